@@ -1,0 +1,253 @@
+"""The command line: `hypermask run | regenerate | status | verify | records | data | notebooks`.
+
+Bad input ends with one sentence on standard error and status 2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hypermask import __version__, experiments
+from hypermask.errors import HyperMaskError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if getattr(options, "data_root", None):
+        os.environ["HYPERMASK_DATA"] = options.data_root
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except HyperMaskError as error:
+        print(f"hypermask: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("hypermask: stopped; nothing half-written is left.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output (head, less) has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train seeds of an experiment into runs/. A finished run of your own there is not trained again."""
+    experiment = experiments.get(options.experiment).override(options.set)
+    repeated = {seed for seed in options.seed if options.seed.count(seed) > 1}
+    if repeated:
+        raise HyperMaskError(f"seed {repeated.pop()} is given twice; give each seed once.")
+    from hypermask import metrics, paths, records, training
+
+    for seed in options.seed:
+        mine = records.find(experiment.name, experiment.config.hash, paths.runs(), [seed])
+        if mine and mine[0].finished and not options.force:
+            record, word = mine[0], "was there already (--force trains it again)"
+        else:
+            record, word = (
+                training.run_experiment(
+                    experiment,
+                    seed,
+                    root=paths.runs(),
+                    device=options.device,
+                    engine=options.engine,
+                    evaluate_every=options.evaluate_every,
+                    logits_per_task=options.logits_per_task,
+                    keep_weights=options.keep_weights,
+                    overwrite=True,
+                ),
+                "is written",
+            )
+        place = os.path.relpath(record.path)
+        if record.finished:
+            accuracy = metrics.mean_accuracy(record.accuracy)
+            print(f"{experiment.name} seed {seed}: mean accuracy {accuracy:.2f} %; {place} {word}")
+        else:
+            print(f"{experiment.name} seed {seed}: {record.status}, no mean; {place} {word}")
+    return 0
+
+
+def regenerate(options: argparse.Namespace) -> int:
+    """Run notebooks, all by default, in a profile; with all of them, end with the closing table."""
+    from hypermask import status
+    from hypermask.regenerate import regenerate as run_notebooks
+
+    failed = run_notebooks(options.names, options.profile, options.jobs)
+    if not options.names and options.profile != "smoke":
+        print(f"\n{status.closing_table()}")
+    return failed
+
+
+def notebooks(options: argparse.Namespace) -> int:
+    """Execute the committed notebooks again, in place."""
+    from hypermask.regenerate import refresh_committed
+
+    return refresh_committed(options.names)
+
+
+def show_status(options: argparse.Namespace) -> int:
+    """Every figure and table of the paper: made or not, from which runs, what is missing."""
+    from hypermask import records, status
+
+    if options.csv:
+        sys.stdout.write(records.to_frame().to_csv(index=False))
+    elif options.json:
+        print(json.dumps(status.status(), indent=1))
+    else:
+        print(status.render(status.status()))
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Train a record's configuration again and compare."""
+    if len(options.record) != 1:
+        raise HyperMaskError(f"verify takes one record, found {len(options.record)}; name one JSON file.")
+    from hypermask import paths, records, training
+    from hypermask.config import Config
+    from hypermask.verify import compare
+
+    committed = records.read(options.record[0])
+    experiment = experiments.get(committed.experiment).override(committed.payload["overrides"])
+    if experiment.config != Config.from_dict(committed.config):
+        raise HyperMaskError(
+            f"{committed.experiment} has another configuration now than {options.record[0].name} was made with; "
+            "run the experiment again."
+        )
+    siblings = records.find(committed.experiment, committed.config_hash, paths.records())
+    with tempfile.TemporaryDirectory(prefix="hypermask-verify-") as scratch:
+        new = training.run_experiment(
+            experiment, committed.seed, root=Path(scratch), device=options.device, engine=options.engine
+        )
+        verdict = compare(new, committed, siblings)
+    print(verdict.sentence)
+    return 0 if verdict.passed else 1
+
+
+def add_records(options: argparse.Namespace) -> int:
+    """Check runs and copy them into records/."""
+    from hypermask import records
+
+    added = records.add(options.sources, options.force)
+    for path in added:
+        print(os.path.relpath(path))
+    print(f"{len(added)} added; `make notebooks` brings them into the notebooks.")
+    return 0
+
+
+def data(options: argparse.Namespace) -> int:
+    """What data is bundled, found, missing or damaged, and how to get it."""
+    from hypermask.benchmarks import data
+
+    print(data.render(data.report()))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hypermask", description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"hypermask {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = _command(commands, "run", run)
+    command.add_argument(
+        "experiment", metavar="EXPERIMENT", help=f"BENCHMARK/METHOD: {', '.join(experiments.EXPERIMENTS)}"
+    )
+    command.add_argument("--seed", type=int, nargs="+", default=[1], metavar="N", help="default: 1")
+    command.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="another value of the configuration",
+    )
+    _device(command)
+    command.add_argument("--force", action="store_true", help="train again what is in runs/ already")
+    command.add_argument("--keep-weights", action="store_true", help="write the weights after each task beside the run")
+    command.add_argument(
+        "--evaluate-every",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="iterations between points of the validation curve; changes no result (default: 1000)",
+    )
+    command.add_argument(
+        "--logits-per-task",
+        type=int,
+        default=400,
+        metavar="N",
+        help="test images per task whose logits are kept for t-SNE (default: 400)",
+    )
+    _data_root(command)
+
+    command = _command(commands, "regenerate", regenerate)
+    command.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="notebook, item (fig06, table04) or unique prefix; all by default",
+    )
+    command.add_argument(
+        "--profile",
+        default="recorded",
+        help="recorded: from committed records (default); paper: train what is missing; smoke: tiny runs into build/",
+    )
+    command.add_argument("--jobs", type=int, default=1, metavar="N", help="notebooks at a time (default: 1)")
+
+    command = _command(commands, "notebooks", notebooks)
+    command.add_argument("names", nargs="*", metavar="NAME", help="as for regenerate; all by default")
+
+    command = _command(commands, "status", show_status)
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the items as JSON")
+    form.add_argument("--csv", action="store_true", help="every run as one row of CSV")
+
+    command = _command(commands, "verify", verify)
+    command.add_argument("record", nargs="+", type=Path, metavar="RECORD", help="a record's JSON file")
+    _device(command)
+
+    command = commands.add_parser("records", help="manage committed records").add_subparsers(
+        required=True, metavar="ACTION"
+    )
+    action = _command(command, "add", add_records)
+    action.add_argument("sources", nargs="+", type=Path, metavar="RUN", help="JSON file, folder or .tar archive")
+    action.add_argument(
+        "--force",
+        metavar="REASON",
+        help="admit runs from an unclean tree, replace existing ones; kept in the record",
+    )
+
+    _data_root(_command(commands, "data", data))
+    return parser
+
+
+def _command(
+    commands: argparse._SubParsersAction, name: str, function: Callable[[argparse.Namespace], int]
+) -> argparse.ArgumentParser:
+    text = function.__doc__
+    parser = commands.add_parser(name, help=text.splitlines()[0], description=text)
+    parser.set_defaults(command=function)
+    return parser
+
+
+def _device(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    command.add_argument(
+        "--engine",
+        default="auto",
+        help="auto (default), eager or fused: how a step runs, equal within rounding",
+    )
+
+
+def _data_root(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--data-root",
+        metavar="FOLDER",
+        help="where data sets lie (default: HYPERMASK_DATA or ~/.cache/hypermask)",
+    )

@@ -1,0 +1,78 @@
+"""Which device a run uses, and what a record says about the machine."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from hypermask import __version__
+from hypermask.errors import HyperMaskError
+
+
+def resolve(name: str = "auto") -> torch.device:
+    """`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N` as a torch device that exists here."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise HyperMaskError(f"device {name!r} is not known; expected auto, cpu, cuda or cuda:N.")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise HyperMaskError(
+            f"device {name!r} is not here: this machine has {torch.cuda.device_count()} CUDA devices; use auto or cpu."
+        )
+    return device
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Device, versions and code revision of a run, JSON-plain."""
+    import numpy
+
+    revision, dirty = _git_state()
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "platform": f"{platform.system()} {platform.machine()}",
+        "device": device.type,
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "threads": torch.get_num_threads(),
+        "revision": revision,
+        "dirty": dirty,
+        "version": __version__,
+    }
+
+
+def _cpu_name() -> str:
+    """The processor's model, with its numeric family and model where Linux tells: cloud names are often generic."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    facts = dict(line.replace("\t", "").split(":", 1) for line in lines if ":" in line)
+    name = facts.get("model name", platform.machine()).strip()
+    family, model = facts.get("cpu family", "").strip(), facts.get("model", "").strip()
+    return f"{name}, family {family} model {model}" if family and model else name
+
+
+def _git_state() -> tuple[str | None, bool | None]:
+    """Revision of the checkout this package lies in, and whether it had changes; (None, None) outside one."""
+    checkout = Path(__file__).resolve().parent.parent
+    if not (checkout / ".git").exists():
+        return None, None
+    try:
+        revision = subprocess.run(
+            ["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        changes = subprocess.run(
+            ["git", "-C", str(checkout), "status", "--porcelain"], capture_output=True, text=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+    return revision, bool(changes.strip())

@@ -1,0 +1,35 @@
+"""Plain PyTorch: loss, backward, Adam."""
+
+from __future__ import annotations
+
+import torch
+
+from hypermask.config import TrainingConfig
+from hypermask.methods.base import Method
+
+
+class EagerEngine:
+    """One new Adam over all trainable parameters for every task."""
+
+    name = "eager"
+    kernel = None
+
+    def __init__(self, method: Method, task: int, training: TrainingConfig, iterations: int, batches) -> None:
+        self._method, self._task, self._iterations, self._batches = method, task, iterations, batches
+        parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
+        self._optimizer = torch.optim.Adam(parameters, lr=training.lr, fused=True)
+
+    def step(self, iteration: int) -> torch.Tensor:
+        inputs, labels = self._batches(iteration)
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self._method.loss(inputs, labels, self._task, iteration + 1, self._iterations)
+        loss.backward()
+        self._optimizer.step()
+        return loss.detach()
+
+    def set_learning_rate(self, rate: float) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+
+    def synchronise(self) -> None:
+        """Nothing to do: the parameters are always current."""

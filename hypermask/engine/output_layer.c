@@ -1,0 +1,101 @@
+/* The output layer's pass on a CPU (the formulas stand in fused.py).
+
+   W, W*, m and v are stored as tiles [K][N]: N rows of the layer, K = h + 1 columns, the last one the bias. Compiled for one K and one precision.
+   Rows are summed in chunks of a fixed size, so that results do not depend on the number of threads. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#ifdef DOUBLE
+typedef double real;
+#define ROOT sqrt
+#else
+typedef float real;
+#define ROOT sqrtf
+#endif
+
+#define N 64     /* rows in a tile */
+#define LANES 16 /* partial sums per entry of the hidden vectors' gradient */
+#define CHUNK 64 /* tiles that share their partial sums */
+
+/* out[P] = W u */
+void output_forward(ptrdiff_t tiles, const real *restrict weights, const real *restrict u, real *restrict out)
+{
+#pragma omp parallel for schedule(static)
+    for (ptrdiff_t i = 0; i < tiles; i++) {
+        const real(*w)[N] = (const real(*)[N])(weights + i * K * N);
+        real sum[N] = {0};
+        for (int k = 0; k < K; k++)
+#pragma omp simd
+            for (int r = 0; r < N; r++)
+                sum[r] += w[k][r] * u[k];
+        memcpy(out + i * N, sum, sizeof sum);
+    }
+}
+
+/* One step. g[P]: gradient for the current task's output; u[t+1][K]: hidden vectors, the current task's last; e[t][K]: their
+   change since the start of the task. Updates W, m and v by Adam (rate already divided by its bias correction); writes
+   |R|^2 per chunk to squares[chunks] and W^T [2 kappa R, g] as partial sums to hidden_gradient[chunks][t+1][K][LANES]. */
+void output_update(ptrdiff_t tiles, int t, real *restrict weights, const real *restrict start, real *restrict first,
+                   real *restrict second, const real *restrict g, const real *restrict u, const real *restrict e,
+                   real *restrict hidden_gradient, double *restrict squares, real two_kappa, real rate,
+                   real inverse_root_correction, real beta1, real beta2, real epsilon)
+{
+    const ptrdiff_t chunks = (tiles + CHUNK - 1) / CHUNK;
+#pragma omp parallel for schedule(static)
+    for (ptrdiff_t c = 0; c < chunks; c++) {
+        real *restrict partial = hidden_gradient + (size_t)c * (t + 1) * K * LANES;
+        memset(partial, 0, sizeof(real) * (t + 1) * K * LANES);
+        double square = 0;
+        real q[t + 1][N]; /* 2 kappa R, then g: row weights of the gradient */
+        for (ptrdiff_t i = c * CHUNK; i < (c + 1) * CHUNK && i < tiles; i++) {
+            real(*restrict w)[N] = (real(*)[N])(weights + i * K * N);
+            const real(*restrict ws)[N] = (const real(*)[N])(start + i * K * N);
+            real(*restrict m)[N] = (real(*)[N])(first + i * K * N);
+            real(*restrict v)[N] = (real(*)[N])(second + i * K * N);
+            for (int j = 0; j < t; j++) {
+                real residual[N] = {0};
+                for (int k = 0; k < K; k++) {
+                    const real uk = u[j * K + k], ek = e[j * K + k];
+#pragma omp simd
+                    for (int r = 0; r < N; r++)
+                        residual[r] += (w[k][r] - ws[k][r]) * uk + ws[k][r] * ek;
+                }
+                real sum = 0;
+#pragma omp simd reduction(+ : sum)
+                for (int r = 0; r < N; r++) {
+                    sum += residual[r] * residual[r];
+                    q[j][r] = two_kappa * residual[r];
+                }
+                square += sum;
+            }
+            memcpy(q[t], g + i * N, sizeof q[t]);
+            for (int j = 0; j <= t; j++)
+                for (int k = 0; k < K; k++) {
+                    real *restrict sums = partial + ((size_t)j * K + k) * LANES;
+                    for (int r = 0; r < N; r += LANES)
+#pragma omp simd
+                        for (int l = 0; l < LANES; l++)
+                            sums[l] += q[j][r + l] * w[k][r + l];
+                }
+            for (int k = 0; k < K; k++) {
+                real gradient[N] = {0};
+                for (int j = 0; j <= t; j++) {
+                    const real uk = u[j * K + k];
+#pragma omp simd
+                    for (int r = 0; r < N; r++)
+                        gradient[r] += q[j][r] * uk;
+                }
+#pragma omp simd
+                for (int r = 0; r < N; r++) {
+                    const real m_new = m[k][r] + (1 - beta1) * (gradient[r] - m[k][r]);
+                    const real v_new = beta2 * v[k][r] + (1 - beta2) * gradient[r] * gradient[r];
+                    m[k][r] = m_new;
+                    v[k][r] = v_new;
+                    w[k][r] -= rate * m_new / (ROOT(v_new) * inverse_root_correction + epsilon);
+                }
+            }
+        }
+        squares[c] = square;
+    }
+}

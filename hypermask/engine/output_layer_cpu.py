@@ -1,0 +1,163 @@
+"""The output layer on a CPU: `output_layer.c`, compiled on first use for the width and precision at hand."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import math
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from hypermask.engine.fused import UnavailableError
+
+# Numbers of output_layer.c.
+ROWS, LANES, CHUNK = 64, 16, 64
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-fPIC")
+
+
+class OutputLayer:
+    """Working copy of weight [P, h] and bias [P] with Adam's moments, in the kernel's layout.
+
+    start: hidden vectors [t, h] of the t previous tasks at the start of the task.  kernel: the compiler that made the
+    code.
+    """
+
+    def __init__(
+        self,
+        weight: torch.nn.Parameter,
+        bias: torch.nn.Parameter,
+        start: torch.Tensor,
+        *,
+        learning_rate: float,
+    ) -> None:
+        self._weight, self._bias, self.learning_rate = weight, bias, learning_rate
+        self._rows, width = weight.shape
+        self._columns = width + 1
+        self._kind = {"dtype": weight.dtype}
+        self._library, self.kernel = _library(self._columns, weight.dtype)
+        self._tiles = math.ceil(self._rows / ROWS)
+        self._w = self._to_tiles()
+        self._previous = len(start)
+        self._w_start = self._w.clone() if self._previous else self._w
+        self._hidden_start = start
+        self._m, self._v = torch.zeros_like(self._w), torch.zeros_like(self._w)
+        chunks = math.ceil(self._tiles / CHUNK)
+        self._gradient = torch.zeros(self._tiles * ROWS, **self._kind)
+        self._partial = torch.empty(chunks, self._previous + 1, self._columns, LANES, **self._kind)
+        self._squares = torch.empty(chunks, dtype=torch.float64)
+        self._steps = 0
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """W u for one hidden vector [h]: a new tensor [P]."""
+        u = torch.cat([hidden, hidden.new_ones(1)])
+        output = torch.empty(self._tiles * ROWS, **self._kind)
+        self._library.output_forward(self._tiles, _at(self._w), _at(u), _at(output))
+        return output[: self._rows]
+
+    def update(self, gradient: torch.Tensor, hidden: torch.Tensor, kappa: float) -> tuple[torch.Tensor, torch.Tensor]:
+        """One step of Adam; gradient [P] of the current task's output, hidden [t+1, h].
+
+        Returns |R|^2 and the gradient for `hidden`, both with the weights as they were before the step.
+        """
+        self._steps += 1
+        t = self._previous
+        u = torch.cat([hidden, hidden.new_ones(t + 1, 1)], dim=1)
+        e = torch.cat([hidden[:t] - self._hidden_start, hidden.new_zeros(t, 1)], dim=1)
+        self._gradient[: self._rows] = gradient
+        self._library.output_update(
+            self._tiles,
+            t,
+            *(_at(x) for x in (self._w, self._w_start, self._m, self._v, self._gradient, u, e)),
+            _at(self._partial),
+            _at(self._squares),
+            2 * kappa,
+            self.learning_rate / (1 - BETA1**self._steps),
+            1 / math.sqrt(1 - BETA2**self._steps),
+            BETA1,
+            BETA2,
+            EPSILON,
+        )
+        hidden_gradient = self._partial.sum(dim=(0, 3), dtype=torch.float64)[:, :-1].to(hidden.dtype)
+        return self._squares.sum().to(hidden.dtype), hidden_gradient
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Put the working copy into the parameters."""
+        rows = self._w.transpose(1, 2).reshape(-1, self._columns)[: self._rows]
+        self._weight.copy_(rows[:, :-1])
+        self._bias.copy_(rows[:, -1])
+
+    @torch.no_grad()
+    def _to_tiles(self) -> torch.Tensor:
+        rows = torch.zeros(self._tiles * ROWS, self._columns, **self._kind)
+        rows[: self._rows, :-1] = self._weight
+        rows[: self._rows, -1] = self._bias
+        return rows.view(self._tiles, ROWS, self._columns).transpose(1, 2).contiguous()
+
+
+def _at(tensor: torch.Tensor) -> ctypes.c_void_p:
+    assert tensor.is_contiguous()
+    return ctypes.c_void_p(tensor.data_ptr())
+
+
+@cache
+def _library(columns: int, dtype: torch.dtype) -> tuple[ctypes.CDLL, str]:
+    """The kernel for K = columns in float32 or float64, from the cache of compiled kernels or compiled now, and the
+    compiler's version line."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        raise UnavailableError("no C compiler (cc) is installed")
+    source = Path(__file__).with_name("output_layer.c")
+    version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+    # Code for one processor may not run on another that shares the home directory.
+    defines = [f"-DK={columns}", *(["-DDOUBLE"] if dtype == torch.float64 else [])]
+    identity = "\n".join([source.read_text(), *FLAGS, *defines, version, _processor()])
+    folder = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "hypermask" / "kernels"
+    built = folder / f"output-layer-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
+    if not built.exists():
+        _compile(compiler, source, defines, built)
+    try:
+        library = ctypes.CDLL(str(built))
+    except OSError as error:
+        raise UnavailableError(f"its compiled kernel does not load ({error})") from None
+    size, number = ctypes.c_ssize_t, ctypes.c_double if dtype == torch.float64 else ctypes.c_float
+    library.output_forward.argtypes = [size, *[ctypes.c_void_p] * 3]
+    library.output_update.argtypes = [size, ctypes.c_int, *[ctypes.c_void_p] * 9, *[number] * 6]
+    library.output_forward.restype = library.output_update.restype = None
+    return library, version
+
+
+def _compile(compiler: str, source: Path, defines: list[str], built: Path) -> None:
+    try:
+        built.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
+            compiled, linked = Path(scratch, "kernel.o"), Path(scratch, "kernel.so")
+            steps = (
+                [compiler, *FLAGS, *defines, "-c", str(source), "-o", str(compiled)],
+                # Linked without an OpenMP library of its own: the symbols resolve to the one torch has loaded, so that
+                # both share one pool of threads.
+                [compiler, "-shared", str(compiled), "-o", str(linked), "-lm"],
+            )
+            for command in steps:
+                subprocess.run(command, capture_output=True, text=True, check=True)
+            os.replace(linked, built)
+    except subprocess.CalledProcessError as error:
+        raise UnavailableError(f"{compiler} could not compile its kernel ({error.stderr.strip()[:200]})") from None
+    except OSError as error:
+        raise UnavailableError(f"its kernel cannot be stored in {built.parent} ({error.strerror})") from None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model", "flags", "Features"))}))

@@ -1,0 +1,342 @@
+"""HyperMask: a hypernetwork that turns a task's embedding into a semi-binary mask over a target network (sec. 3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from hypermask import objective, targets
+from hypermask.config import HyperMaskConfig, section_from_dict, section_to_dict
+from hypermask.errors import HyperMaskError
+from hypermask.mask import scheduled_sparsity, sparsify
+from hypermask.methods.base import Method
+from hypermask.seeds import derive
+
+
+@dataclass(frozen=True)
+class MaskedTensor:
+    """Where one target parameter's mask lies in the hypernetwork's output."""
+
+    name: str
+    shape: torch.Size
+    start: int
+    stop: int
+
+
+class HyperMask(Method):
+    """HyperMask over any target network.
+
+    The hypernetwork H (hypnettorch's HMLP, ELU) maps the embedding e_t of task t to P values, one for each weight and
+    bias of the target network f except those of batch-norm layers. The mask is sigma_p(|tanh(H(e_t))|), tensor by
+    tensor; the network of task t is f(x; theta * mask_t). The output bias - the last parameter, if it is a vector - has
+    a value in the hypernetwork's output but is neither sparsified nor multiplied. Batch-norm layers use the statistics
+    of the current batch, at evaluation too; their scale and shift are shared by all tasks.
+
+    target: any `nn.Module` with floating-point parameters; tied parameters get one mask, buffers stay as they are.
+    tasks: number of tasks T, one embedding each.  The other arguments are those of `HyperMaskConfig`; p is in percent.
+    seed: initialises the hypernetwork and the embeddings.
+    """
+
+    sources: ClassVar[tuple[str, ...]] = ("mask.py", "model.py", "objective.py", "targets.py")
+
+    def __init__(
+        self,
+        target: nn.Module,
+        *,
+        tasks: int,
+        embedding_size: int = 128,
+        hypernetwork_hidden: Sequence[int] = (25, 25),
+        beta: float = 1e-3,
+        lam: float = 1e-3,
+        p: float = 0.0,
+        l1: str = "masked",
+        trainable_target: bool = True,
+        output_regularizer: str = "paper",
+        seed: int = 1,
+    ) -> None:
+        super().__init__()
+        if tasks < 1:
+            raise HyperMaskError(f"tasks is {tasks}; expected at least 1.")
+        self.settings = HyperMaskConfig(
+            target=type(target).__name__,
+            target_hidden=(),
+            target_activation="relu",
+            trainable_target=trainable_target,
+            embedding_size=embedding_size,
+            hypernetwork_hidden=tuple(hypernetwork_hidden),
+            beta=float(beta),
+            lam=float(lam),
+            p=float(p),
+            l1=l1,
+            output_regularizer=output_regularizer,
+        )
+        self.tasks = tasks
+        self.target = target
+        self.masked, self.output_bias = _layout(target)
+        _use_batch_statistics(target)
+        for parameter in target.parameters():
+            parameter.requires_grad_(trainable_target)
+        self.hypernetwork = _hypernetwork(self.masked, tasks, self.settings, seed)
+        self._stored_outputs: torch.Tensor | None = None
+        self._stored_theta: list[torch.Tensor] = []
+
+    @classmethod
+    def from_config(
+        cls, config: HyperMaskConfig, *, tasks: int, input_shape: Sequence[int], classes: int, seed: int
+    ) -> HyperMask:
+        """The model of a named configuration; target and hypernetwork are initialised from `seed`."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive(seed, "target initialisation"))
+            target = targets.build(config.target, config.target_hidden, config.target_activation, input_shape, classes)
+        model = cls(
+            target,
+            tasks=tasks,
+            embedding_size=config.embedding_size,
+            hypernetwork_hidden=config.hypernetwork_hidden,
+            beta=config.beta,
+            lam=config.lam,
+            p=config.p,
+            l1=config.l1,
+            trainable_target=config.trainable_target,
+            output_regularizer=config.output_regularizer,
+            seed=seed,
+        )
+        model.settings = config
+        return model
+
+    # -- the network of a task
+    # ---------------------------------------------------------------------------------------------
+
+    def outputs(self, tasks: Sequence[int]) -> torch.Tensor:
+        """H(e_t, 0; Phi) before tanh for several tasks in one pass: [len(tasks), P]."""
+        return self.hypernetwork(cond_id=list(tasks), ret_format="flattened")
+
+    def hidden(self, tasks: Sequence[int]) -> torch.Tensor:
+        """The hypernetwork's last hidden layer for several tasks: [len(tasks), h]; `outputs` is linear in it."""
+        signal = torch.stack([self.hypernetwork.conditional_params[task] for task in tasks])
+        *weights, _ = self.hypernetwork.layer_weight_tensors
+        *biases, _ = self.hypernetwork.layer_bias_vectors
+        for weight, bias in zip(weights, biases, strict=True):
+            signal = F.elu(F.linear(signal, weight, bias))
+        return signal
+
+    def output_layer(self) -> tuple[nn.Parameter, nn.Parameter]:
+        """Weight [P, h] and bias [P] of the hypernetwork's output layer."""
+        return self.hypernetwork.layer_weight_tensors[-1], self.hypernetwork.layer_bias_vectors[-1]
+
+    def masks_from(self, output: torch.Tensor, p: float) -> dict[str, torch.Tensor]:
+        """m_t = sigma_p(|tanh(h)|) for one task's hypernetwork output [P], by parameter name; p in percent.
+
+        The output bias has a mask value too, which is not sparsified.
+        """
+        values = output.tanh().abs().split([tensor.shape.numel() for tensor in self.masked])
+        return {
+            tensor.name: sparsify(part.view(tensor.shape), 0.0 if tensor.name == self.output_bias else p)
+            for tensor, part in zip(self.masked, values, strict=True)
+        }
+
+    def masks(self, task: int, p: float | None = None) -> dict[str, torch.Tensor]:
+        """The semi-binary masks of a task (0-based) by parameter name; p in percent, the model's own by default."""
+        self._check_task(task)
+        return self.masks_from(self.outputs([task])[0], self.settings.p if p is None else p)
+
+    def _apply_masks(self, masks: dict[str, torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+        """f(x; theta * m_t)."""
+        theta = dict(self.target.named_parameters())
+        masked = {name: theta[name] * mask for name, mask in masks.items() if name != self.output_bias}
+        return functional_call(self.target, masked, (inputs,))
+
+    def logits(self, inputs: torch.Tensor, task: int, p: float | None = None) -> torch.Tensor:
+        """f(x; theta * m_t): class scores [B, k] for inputs [B, ...]; always with the final p unless another is
+        given."""
+        return self._apply_masks(self.masks(task, p), inputs)
+
+    def unmasked_logits(self, inputs: torch.Tensor) -> torch.Tensor:
+        """f(x; theta): the target network without any mask."""
+        return self.target(inputs)
+
+    # -- learning a task (Algorithm 1)
+    # -------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def begin_task(self, task: int) -> None:
+        """Keep what the regularisers compare with: the outputs of all previous tasks, and theta*."""
+        self._check_task(task)
+        if task == 0:
+            self._stored_outputs, self._stored_theta = None, []
+            return
+        # In the same pass as `loss`, the current task's included: equal shapes round equally, so the first distance is
+        # exactly zero. Rounding noise in its gradient would be blown up to full steps by Adam.
+        self._stored_outputs = self.outputs(range(task + 1))[:task].clone()
+        if self.settings.trainable_target:
+            self._stored_theta = [theta.clone() for theta in self.masked_theta()]
+
+    def loss(
+        self, inputs: torch.Tensor, labels: torch.Tensor, task: int, iteration: int, iterations: int
+    ) -> torch.Tensor:
+        """L = L_current + beta L_output + [theta trains] lambda L_target (sec. 3); one hypernetwork pass for all
+        tasks."""
+        outputs = self.outputs(range(task + 1))
+        loss = self.task_loss(outputs[task], inputs, labels, task, iteration, iterations)
+        if task > 0:
+            weight = objective.output_weight(self.settings.beta, task, self.settings.output_regularizer)
+            loss = loss + weight * objective.l_output(outputs[:task], self._stored_outputs)
+        return loss
+
+    def output_coefficient(self, task: int) -> float:
+        """The factor of the summed squared distance in beta L_output while `task` (0-based, at least 1) trains."""
+        return objective.output_weight(self.settings.beta, task, self.settings.output_regularizer) / task
+
+    def task_loss(
+        self,
+        output: torch.Tensor,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        task: int,
+        iteration: int,
+        iterations: int,
+    ) -> torch.Tensor:
+        """The terms of the loss that involve the current task's hypernetwork output [P]: L_current + lambda
+        L_target."""
+        masks = self.masks_from(output, scheduled_sparsity(self.settings.p, task, iteration, iterations))
+        loss = objective.l_current(self._apply_masks(masks, inputs), labels)
+        if task > 0 and self.settings.trainable_target and self.settings.lam > 0:
+            weights = list(masks.values()) if self.settings.l1 == "masked" else None
+            loss = loss + self.settings.lam * objective.l_target(self.masked_theta(), self._stored_theta, weights)
+        return loss
+
+    # -- what others ask
+    # ---------------------------------------------------------------------------------------------------
+
+    def masked_theta(self) -> list[torch.Tensor]:
+        """The target parameters that the hypernetwork's output covers, in the order of `masked`."""
+        theta = dict(self.target.named_parameters())
+        return [theta[tensor.name] for tensor in self.masked]
+
+    def shared_layers(self) -> dict[str, torch.Tensor]:
+        """Weights and bias of each layer of a trainable target, flattened together (tables 5-7); {} for a fixed one."""
+        if not self.settings.trainable_target:
+            return {}
+        layers: dict[str, list[torch.Tensor]] = {}
+        for tensor, theta in zip(self.masked, self.masked_theta(), strict=True):
+            layers.setdefault(tensor.name.rpartition(".")[0] or tensor.name, []).append(theta.detach().flatten())
+        return {name: torch.cat(parts) for name, parts in layers.items()}
+
+    def describe(self) -> dict[str, Any]:
+        return section_to_dict(self.settings)
+
+    @classmethod
+    def load(cls, run: str | Path, task: int, target: nn.Module | None = None) -> HyperMask:
+        """The model as it was after training `task` (0-based), from a run kept with `--keep-weights`.
+
+        run: the record's JSON file.  target: a fresh copy of your own network, if the run trained one; networks of
+        named configurations are built from the record.  Every weight equals the trained one to the last bit.
+        """
+        from safetensors import SafetensorError, safe_open
+
+        from hypermask import records
+        from hypermask.checkpoints import weights_path
+
+        record = records.read(Path(run))
+        path = weights_path(record.path, task)
+        try:
+            with safe_open(path, "pt") as file:
+                facts = json.loads(file.metadata()["facts"])
+                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+        except FileNotFoundError:
+            raise HyperMaskError(
+                f"{path.name} is not beside the record; weights exist for runs made with --keep-weights, tasks 0 to "
+                f"{record.tasks - 1}."
+            ) from None
+        except (SafetensorError, KeyError, TypeError) as error:
+            raise HyperMaskError(
+                f"{path.name} is no readable weights file ({error}); run the experiment again."
+            ) from None
+        values = dict(record.config["method"])
+        if target is None:
+            model = cls.from_config(
+                section_from_dict(HyperMaskConfig, values),
+                tasks=record.tasks,
+                input_shape=facts["input_shape"],
+                classes=facts["classes"],
+                seed=record.seed,
+            )
+        else:
+            own = ("name", "target", "target_hidden", "target_activation")
+            settings = {key: value for key, value in values.items() if key not in own}
+            model = cls(target, tasks=record.tasks, seed=record.seed, **settings)
+        try:
+            model.set_weights(weights)
+        except (ValueError, RuntimeError):
+            raise HyperMaskError(
+                f"{path.name} holds the weights of another network than {type(model.target).__name__}; pass the one "
+                "that was trained as `target`."
+            ) from None
+        return model
+
+    def _check_task(self, task: int) -> None:
+        if not 0 <= task < self.tasks:
+            raise HyperMaskError(f"task {task} does not exist; this model has tasks 0 to {self.tasks - 1}.")
+
+
+def _layout(target: nn.Module) -> tuple[tuple[MaskedTensor, ...], str | None]:
+    """Which parameters have a value in the hypernetwork's output, where, and the name of the unmasked output bias."""
+    excluded = {
+        id(parameter)
+        for module in target.modules()
+        if isinstance(module, _BatchNorm)
+        for parameter in module.parameters(recurse=False)
+    }
+    kind = type(target).__name__
+    masked, start = [], 0
+    for name, parameter in target.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
+            raise HyperMaskError(
+                f"{kind} has the uninitialised parameter {name}; run it on one batch before masking it."
+            )
+        if not parameter.is_floating_point():
+            raise HyperMaskError(
+                f"{kind}'s parameter {name} is {parameter.dtype}; masks need floating-point parameters."
+            )
+        if id(parameter) in excluded:
+            continue
+        masked.append(MaskedTensor(name, parameter.shape, start, start + parameter.numel()))
+        start += parameter.numel()
+    if not masked:
+        raise HyperMaskError(
+            f"{kind} has no parameters outside batch-norm layers; pass a network with weights to mask."
+        )
+    last = masked[-1]
+    return tuple(masked), last.name if len(last.shape) == 1 and len(masked) > 1 else None
+
+
+def _use_batch_statistics(target: nn.Module) -> None:
+    for module in target.modules():
+        if isinstance(module, _BatchNorm):
+            module.track_running_stats = False
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+
+
+def _hypernetwork(masked: Sequence[MaskedTensor], tasks: int, settings: HyperMaskConfig, seed: int) -> nn.Module:
+    # hypnettorch imports matplotlib and scipy: only where a network is built.
+    from hypnettorch.hnets import HMLP
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive(seed, "hypernetwork initialisation"))
+        return HMLP(
+            [list(tensor.shape) for tensor in masked],
+            cond_in_size=settings.embedding_size,
+            layers=list(settings.hypernetwork_hidden),
+            activation_fn=nn.ELU(),
+            num_cond_embs=tasks,
+            verbose=False,
+        )

@@ -1,0 +1,541 @@
+"""One run is one small file: write, find, check, add.
+
+A record is the JSON file ROOT/<benchmark>/<method>/<first 12 digits of the configuration's
+hash>/seed<N>.json; task-wise logits, too large for JSON, lie in seed<N>.npz beside it. A file that cannot be
+read, is newer than this version, or is not where its content says is "not there", with a warning that says
+so: nothing is guessed from it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hypermask import experiments, files, metrics, paths
+from hypermask.errors import HyperMaskError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA = 1
+# For each older schema a function from its payload to the next one's; the oldest schema is the first, so
+# there is none yet.
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+FINISHED = "finished"
+STATUSES = (FINISHED, "diverged", "interrupted")
+
+KEYS = (
+    "schema",
+    "experiment",
+    "seed",
+    "config",
+    "overrides",
+    "config_hash",
+    "status",
+    "accuracy",
+    "task_seconds",
+    "evaluation_seconds",
+    "peak_memory_mb",
+    "validation",
+    "target_distance",
+    "logits",
+    "inference",
+    "data",
+    "method_digest",
+    "engine",
+    "evaluation_interval",
+    "environment",
+    "created",
+)
+_ARRAYS = ("masked", "unmasked", "labels")
+# Where a record lies below any folder or in an archive.
+_MEMBER = re.compile(r"(?:.*/)?([\w-]+/[\w-]+/[0-9a-f]{12}/seed\d+\.(?:json|npz))")
+_LARGEST_FILE = 2**30
+
+
+class RecordError(HyperMaskError):
+    """A record that cannot be read, written or accepted."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run. payload: its JSON content (all keys of `KEYS`); path: the file it was read from."""
+
+    payload: dict[str, Any]
+    path: Path | None = None
+
+    @property
+    def experiment(self) -> str:
+        return self.payload["experiment"]
+
+    @property
+    def seed(self) -> int:
+        return self.payload["seed"]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration; `hypermask.config.Config.from_dict` makes it one again."""
+        return self.payload["config"]
+
+    @property
+    def config_hash(self) -> str:
+        return self.payload["config_hash"]
+
+    @property
+    def status(self) -> str:
+        """`finished`, `diverged` or `interrupted`."""
+        return self.payload["status"]
+
+    @property
+    def finished(self) -> bool:
+        return self.status == FINISHED
+
+    @property
+    def tasks(self) -> int:
+        return len(self.payload["accuracy"])
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """Accuracy matrix [T, T], percent: row after training task, NaN above the diagonal and where not
+        measured.
+        """
+        return _with_nan(self.payload["accuracy"])
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of training and evaluation together, of the tasks that were finished."""
+        times = (*self.payload["task_seconds"], *self.payload["evaluation_seconds"])
+        return float(sum(time for time in times if time is not None))
+
+    @property
+    def target_distance(self) -> dict[str, np.ndarray] | None:
+        """Layer -> [T, T], L1 distance of its weights and bias after tasks i, j; None for a fixed target."""
+        distances = self.payload["target_distance"]
+        return None if distances is None else {layer: _with_nan(rows) for layer, rows in distances.items()}
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        return self.payload["environment"]
+
+    @property
+    def content_sha256(self) -> str:
+        return self.payload["content_sha256"]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Task-wise logits: `masked` and `unmasked` [T, n, k] float32, `labels` [T, n] absolute classes.
+
+        Empty if the run kept none. A missing or changed file is a RecordError.
+        """
+        logits = self.payload["logits"]
+        if logits is None:
+            return {}
+        beside = self.path.with_name(logits["file"])
+        try:
+            data = beside.read_bytes()
+        except OSError as error:
+            raise RecordError(
+                f"{_shown(beside)} cannot be read ({error.strerror}); restore it, or run {self.experiment} "
+                f"seed {self.seed} again."
+            ) from None
+        if files.sha256(data) != logits["sha256"]:
+            raise RecordError(f"{_shown(beside)} is not the file its record names (SHA-256 differs); restore it.")
+        with np.load(io.BytesIO(data), allow_pickle=False) as loaded:
+            return {name: loaded[name] for name in loaded.files}
+
+
+def seal(payload: dict[str, Any]) -> dict[str, Any]:
+    """The payload as plain JSON values with `content_sha256` over the canonical JSON of the rest."""
+    content = {key: value for key, value in payload.items() if key != "content_sha256"}
+    try:
+        canonical = files.canonical_json(content)
+    except (TypeError, ValueError) as error:
+        raise RecordError(
+            f"the record cannot be written as JSON ({error}); expected plain values, null instead of NaN."
+        ) from None
+    # Tuples become lists, as they will be when the file is read.
+    plain = json.loads(json.dumps(content))
+    return plain | {"content_sha256": files.sha256(canonical)}
+
+
+def location(root: Path, experiment: str, config_hash: str, seed: int) -> Path:
+    """Where a run's record lies below `root`."""
+    return root / experiment / config_hash[:12] / f"seed{seed}.json"
+
+
+def write(payload: dict[str, Any], arrays: dict[str, np.ndarray] | None, root: Path, overwrite: bool = False) -> Path:
+    """Write a run's record, and its logits beside it, below `root`; returns the path of the JSON file.
+
+    payload: all of `KEYS`; `logits` is filled in here from `arrays` (see `Record.arrays`). An existing record
+    is only replaced when told to.
+    """
+    npz = None
+    if arrays is not None:
+        npz = _npz(arrays)
+        entry = {
+            "per_task": arrays["labels"].shape[1],
+            "file": f"seed{payload['seed']}.npz",
+            "sha256": files.sha256(npz),
+        }
+        payload = payload | {"logits": entry}
+    return _store(seal(payload), npz, root, overwrite)
+
+
+def read(path: Path) -> Record:
+    """Read and check one record; RecordError if it is unreadable, newer, foreign or was changed."""
+    try:
+        payload = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise RecordError(f"{_shown(path)} cannot be read ({error.strerror}); expected a record.") from None
+    except ValueError:
+        raise RecordError(f"{_shown(path)} is not valid JSON; delete it or restore it from where it came.") from None
+    schema = payload.get("schema") if isinstance(payload, dict) else None
+    if type(schema) is not int or not (schema == SCHEMA or schema in UPGRADES or schema > SCHEMA):
+        raise RecordError(f"{_shown(path)} is not a record of this project; expected JSON with schema {SCHEMA}.")
+    if schema > SCHEMA:
+        raise RecordError(
+            f"{_shown(path)} has schema {schema}, newer than {SCHEMA}, the newest this version reads; update hypermask."
+        )
+    if seal(payload)["content_sha256"] != payload.get("content_sha256"):
+        raise RecordError(
+            f"{_shown(path)} was changed after it was written (content hash differs); restore the original."
+        )
+    while payload["schema"] < SCHEMA:
+        payload = UPGRADES[payload["schema"]](payload)
+    try:
+        _check(payload)
+    except RecordError as error:
+        raise RecordError(f"{_shown(path)}: {error}") from None
+    return Record(payload, path)
+
+
+def find(experiment: str, config_hash: str, root: Path, seeds: Iterable[int] | None = None) -> list[Record]:
+    """The runs of one configuration below `root`, sorted by seed; what is no such record is warned about."""
+    wanted = None if seeds is None else set(seeds)
+    found = []
+    for path in location(root, experiment, config_hash, 0).parent.glob("seed*.json"):
+        record = _read_or_warn(path)
+        if record is None:
+            continue
+        if (record.experiment, record.config_hash, path.stem) != (
+            experiment,
+            config_hash,
+            f"seed{record.seed}",
+        ):
+            warnings.warn(
+                f"{_shown(path)} is left out: it holds {record.experiment} seed {record.seed} of another "
+                "configuration.",
+                stacklevel=2,
+            )
+        elif wanted is None or record.seed in wanted:
+            found.append(record)
+    return sorted(found, key=lambda record: record.seed)
+
+
+def load(name: str, seeds: Iterable[int] | None = None, own: bool = False) -> list[Record]:
+    """The runs of a named experiment, finished or not: the committed ones, or with `own` those in runs/."""
+    root = paths.runs() if own else paths.records()
+    return find(name, experiments.get(name).config.hash, root, seeds)
+
+
+def to_frame(roots: Iterable[Path] | None = None) -> pd.DataFrame:
+    """Every run as one row: results, times (seconds), environment, and the configuration's values.
+
+    roots: records/ and runs/ by default. Measures are of finished runs; others have empty cells there.
+    """
+    import pandas as pd
+
+    rows = []
+    for root in (paths.records(), paths.runs()) if roots is None else roots:
+        for path in sorted(root.glob("*/*/*/seed*.json")):
+            record = _read_or_warn(path)
+            if record is not None:
+                rows.append({"folder": root.name} | _row(record) | {"file": path.relative_to(root).as_posix()})
+    return pd.DataFrame(rows)
+
+
+def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
+    """Check runs and copy them into records/; returns the new files, without what was there already.
+
+    sources: a run's JSON file, a folder or a .tar archive of them. Each run must be finished, of a named
+    configuration without overrides, from a clean tree, intact, and no other record of it may be there; all
+    are checked before any is copied. `force_reason` admits runs from an unclean tree and replaces existing
+    records, and is stored in those it was needed for.
+    """
+    root = paths.records()
+    accepted: dict[Path, tuple[dict[str, Any], bytes | None]] = {}
+    with ExitStack() as stack:
+        for path in _runs_in(sources, stack):
+            record = read(path)
+            _refuse_unfit(record)
+            record.arrays()
+            npz = None if record.payload["logits"] is None else path.with_suffix(".npz").read_bytes()
+            target = location(root, record.experiment, record.config_hash, record.seed)
+            if target in accepted:
+                if _same_run(Record(accepted[target][0]), record):
+                    continue
+                raise RecordError(
+                    f"{record.experiment} seed {record.seed} is given twice, differently; give one of them."
+                )
+            existing = read(target) if target.exists() else None
+            if existing is not None and _same_run(existing, record):
+                continue
+            objection = _objection(record, existing)
+            if objection and force_reason is None:
+                raise RecordError(
+                    f"{_shown(path)}: {objection}; run it again from a clean tree, or state why it should "
+                    "count with --force."
+                )
+            payload = seal(record.payload | {"added_by_force": force_reason}) if objection else record.payload
+            accepted[target] = (payload, npz)
+    return [_store(payload, npz, root, overwrite=True) for payload, npz in accepted.values()]
+
+
+def _store(payload: dict[str, Any], npz: bytes | None, root: Path, overwrite: bool) -> Path:
+    _check(payload)
+    path = location(root, payload["experiment"], payload["config_hash"], payload["seed"])
+    if path.exists() and not overwrite:
+        raise RecordError(f"{_shown(path)} exists already; move it away, or say that it may be replaced (--force).")
+    # The JSON file comes last: without it there is no record, so a run killed in between leaves none.
+    if npz is not None:
+        files.write_atomic(path.with_suffix(".npz"), npz)
+    files.write_atomic(path, files.pretty_json(payload))
+    return path
+
+
+def _npz(arrays: dict[str, np.ndarray]) -> bytes:
+    """The arrays as an .npz file whose bytes depend on nothing but the arrays."""
+    if sorted(arrays) != sorted(_ARRAYS):
+        raise RecordError(f"a record's arrays are {', '.join(_ARRAYS)}; found {', '.join(sorted(arrays)) or 'none'}.")
+    masked, unmasked, labels = (arrays[name] for name in _ARRAYS)
+    if masked.ndim != 3 or unmasked.shape != masked.shape or labels.shape != masked.shape[:2]:
+        raise RecordError(
+            "a record's logits are masked and unmasked [tasks, n, classes] and labels [tasks, n]; found "
+            f"{list(masked.shape)}, {list(unmasked.shape)} and {list(labels.shape)}."
+        )
+    buffer = io.BytesIO()
+    # Stored, not deflated: compressed bytes depend on the version of zlib.
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name in _ARRAYS:
+            member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            member.create_system = 3
+            member.external_attr = 0o644 << 16
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.ascontiguousarray(arrays[name]), allow_pickle=False)
+            archive.writestr(member, content.getvalue())
+    return buffer.getvalue()
+
+
+def _check(payload: dict[str, Any]) -> None:
+    """The structure of a payload; RecordError names the first thing that is wrong."""
+    missing = [key for key in KEYS if key not in payload]
+    if missing:
+        raise RecordError(f"the record lacks {', '.join(missing)}; a record has all of {', '.join(KEYS)}.")
+    _demand(payload["schema"] == SCHEMA, "schema", payload["schema"], str(SCHEMA))
+    _demand(
+        re.fullmatch(r"[\w-]+/[\w-]+", str(payload["experiment"])),
+        "experiment",
+        payload["experiment"],
+        "BENCHMARK/METHOD",
+    )
+    _demand(
+        type(payload["seed"]) is int and payload["seed"] >= 0,
+        "seed",
+        payload["seed"],
+        "a whole number, 0 or more",
+    )
+    _demand(payload["status"] in STATUSES, "status", payload["status"], " or ".join(STATUSES))
+    _demand(isinstance(payload["config"], dict), "config", payload["config"], "a dictionary")
+    _demand(isinstance(payload["overrides"], list), "overrides", payload["overrides"], "a list")
+    for key in ("config_hash", "method_digest"):
+        _demand(re.fullmatch(r"[0-9a-f]{64}", str(payload[key])), key, payload[key], "64 hex digits")
+    finished = payload["status"] == FINISHED
+    tasks = _check_accuracy(payload["accuracy"], finished)
+    for key in ("task_seconds", "evaluation_seconds", "peak_memory_mb", "validation"):
+        complete = isinstance(payload[key], list) and (
+            len(payload[key]) == tasks if finished else len(payload[key]) <= tasks
+        )
+        _demand(complete, key, payload[key], f"one entry for each of the {tasks} tasks")
+    if payload["logits"] is not None:
+        beside = f"seed{payload['seed']}.npz"
+        _demand(payload["logits"].get("file") == beside, "logits file", payload["logits"].get("file"), beside)
+    for layer, rows in (payload["target_distance"] or {}).items():
+        _demand(_is_square(rows, tasks), f"target_distance of {layer}", rows, f"{tasks} x {tasks}")
+
+
+def _check_accuracy(rows: Any, finished: bool) -> int:
+    tasks = len(rows) if isinstance(rows, list) else 0
+    _demand(tasks >= 1 and _is_square(rows, tasks), "accuracy", rows, "tasks x tasks")
+    for i, row in enumerate(rows):
+        seen, unseen = row[: i + 1], row[i + 1 :]
+        _demand(
+            all(value is None for value in unseen),
+            f"accuracy after task {i + 1}",
+            row,
+            "null above the diagonal",
+        )
+        measured = all(isinstance(value, int | float) and 0 <= value <= 100 for value in seen)
+        skipped = not finished and all(value is None for value in seen)
+        _demand(measured or skipped, f"accuracy after task {i + 1}", row, "percentages of all tasks seen by then")
+    return tasks
+
+
+def _is_square(rows: Any, size: int) -> bool:
+    return (
+        isinstance(rows, list) and len(rows) == size and all(isinstance(row, list) and len(row) == size for row in rows)
+    )
+
+
+def _demand(holds: Any, key: str, value: Any, expected: str) -> None:
+    if not holds:
+        text = repr(value)
+        raise RecordError(f"{key} is {text if len(text) <= 80 else text[:77] + '...'}; expected {expected}.")
+
+
+def _read_or_warn(path: Path) -> Record | None:
+    try:
+        return read(path)
+    except RecordError as error:
+        warnings.warn(f"left out as not there: {error}", stacklevel=3)
+        return None
+
+
+def _runs_in(sources: Iterable[Path], stack: ExitStack) -> Iterator[Path]:
+    """The JSON files of all runs in the sources; archives are unpacked for as long as `stack` lives."""
+    for source in sources:
+        if not source.exists():
+            raise RecordError(f"{_shown(source)} does not exist; give a run's JSON file, a folder or a .tar archive.")
+        if source.is_file() and source.suffix == ".json":
+            yield source
+            continue
+        folder = source
+        if source.is_file():
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hypermask-add-")))
+            _unpack(source, folder)
+        found = sorted(folder.rglob("seed*.json"))
+        if not found:
+            raise RecordError(f"{_shown(source)} holds no run; expected BENCHMARK/METHOD/HASH/seedN.json in it.")
+        yield from found
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Write the archive's records below `folder`; anything that could point elsewhere is refused."""
+    try:
+        with tarfile.open(archive, "r:") as members:
+            for member in members:
+                if member.isdir():
+                    continue
+                parts = member.name.split("/")
+                if not member.isfile() or member.name.startswith("/") or ".." in parts or "\\" in member.name:
+                    raise RecordError(
+                        f"{_shown(archive)} holds {member.name!r}, a link, device or path out of the "
+                        "archive; nothing was added."
+                    )
+                match = _MEMBER.fullmatch(member.name)
+                if match is None:
+                    continue
+                if member.size > _LARGEST_FILE:
+                    raise RecordError(
+                        f"{_shown(archive)} holds {member.name!r} of {member.size} bytes, too large for a record."
+                    )
+                target = folder / match[1]
+                if target.exists():
+                    raise RecordError(f"{_shown(archive)} holds {match[1]} twice; nothing was added.")
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(members.extractfile(member).read())
+    except tarfile.TarError as error:
+        raise RecordError(f"{_shown(archive)} is not a readable .tar archive ({error}); make it again.") from None
+
+
+def _refuse_unfit(record: Record) -> None:
+    """What no reason excuses: an unfinished run, or one that is not a named configuration."""
+    run = f"{record.experiment} seed {record.seed}"
+    if not record.finished:
+        raise RecordError(f"{run} is {record.status}; only finished runs are added, so run it to its end first.")
+    named = experiments.get(record.experiment).config
+    if record.payload["overrides"] or record.config_hash != named.hash or record.config != named.to_dict():
+        raise RecordError(
+            f"{run} was run with another configuration than the named one; only runs of "
+            f"`hypermask run {record.experiment}` without --set are added."
+        )
+    if record.tasks != named.benchmark.tasks:
+        raise RecordError(f"{run} has {record.tasks} tasks; expected the configuration's {named.benchmark.tasks}.")
+
+
+def _objection(record: Record, existing: Record | None) -> str | None:
+    """What speaks against adding the record, unless a reason is given."""
+    if record.environment.get("dirty") is not False:
+        return "the run does not come from a clean tree of a known revision"
+    if existing is not None:
+        return f"another record of {record.experiment} seed {record.seed} is there already"
+    return None
+
+
+def _same_run(existing: Record, record: Record) -> bool:
+    """Whether the record is there already, by force or not."""
+    unforced = {key: value for key, value in existing.payload.items() if key != "added_by_force"}
+    return record.content_sha256 in (existing.content_sha256, seal(unforced)["content_sha256"])
+
+
+def _row(record: Record) -> dict[str, Any]:
+    payload = record.payload
+    environment = record.environment
+    row = {
+        "experiment": record.experiment,
+        "seed": record.seed,
+        "status": record.status,
+        "overrides": " ".join(payload["overrides"]),
+        "config_hash": record.config_hash[:12],
+        "tasks": record.tasks,
+    }
+    if record.finished:
+        row["mean_accuracy"] = metrics.mean_accuracy(record.accuracy)
+        row["diagonal_mean"] = metrics.diagonal_mean(record.accuracy)
+        row["average_incremental_accuracy"] = metrics.average_incremental_accuracy(record.accuracy)
+        if record.tasks > 1:
+            row["backward_transfer"] = metrics.backward_transfer(record.accuracy)
+            row["forgetting"] = metrics.forgetting(record.accuracy)
+    row |= {
+        "training_seconds": sum(time for time in payload["task_seconds"] if time is not None),
+        "evaluation_seconds": sum(time for time in payload["evaluation_seconds"] if time is not None),
+        "peak_memory_mb": max((peak for peak in payload["peak_memory_mb"] if peak is not None), default=None),
+        "engine": payload["engine"],
+        "created": payload["created"],
+        "content_sha256": record.content_sha256,
+    }
+    row |= {
+        key: environment.get(key)
+        for key in ("device", "device_name", "threads", "torch", "revision", "dirty", "version")
+    }
+    for section, values in record.config.items():
+        row |= {
+            f"{section}.{key}": ",".join(map(str, value)) if isinstance(value, list) else value
+            for key, value in values.items()
+        }
+    return row
+
+
+def _with_nan(rows: list[list[float | None]]) -> np.ndarray:
+    return np.array([[np.nan if value is None else value for value in row] for row in rows], dtype=np.float64)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _shown(path: Path) -> str:
+    """The path as a person knows it: below the project's root if it lies there."""
+    root = paths.root()
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

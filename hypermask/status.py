@@ -1,0 +1,267 @@
+"""Every figure and table of the paper: whether it is made, from how many runs, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hypermask import experiments, files, items, metrics, paper, paths, records
+from hypermask.errors import HyperMaskError
+from hypermask.items import Headline, Item, Need
+from hypermask.metrics import Summary
+from hypermask.needs import needs
+from hypermask.records import Record
+
+# Longest texts of a table on a terminal.
+_TITLE_WIDTH = 44
+_MISSING_SHOWN = 2
+
+
+class _Shelf:
+    """The records of today, each folder read once."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._read: dict[Path, list[Record]] = {}
+
+    def folder(self, name: str, config_hash: str) -> list[Record]:
+        """All readable records of a configuration, finished or not."""
+        place = records.location(self._root, name, config_hash, 0).parent
+        if place not in self._read:
+            self._read[place] = records.find(name, config_hash, self._root)
+        return self._read[place]
+
+    def present(self, need: Need) -> list[Record]:
+        """The finished runs that meet the need."""
+        experiment = _experiment(need)
+        if experiment is None:
+            return []
+        return [
+            record
+            for record in self.folder(experiment.name, experiment.config.hash)
+            if record.finished
+            and record.seed in need.seeds
+            and (need.part is None or record.payload[need.part] is not None)
+        ]
+
+
+def status() -> dict[str, list[dict[str, Any]]]:
+    """The 27 items, JSON-plain.
+
+    Each item: id, title, notebook (stem), made (all its files exist and are those its notebook writes from
+    today's records), state (`complete`: all runs there, `partial`, `empty`: none), runs_present, runs_needed,
+    and missing, a list of {experiment, seed, command}. Only committed, finished runs count.
+    """
+    shelf = _Shelf(paths.records())
+    return {"items": [_item_status(item, shelf) for item in items.ITEMS]}
+
+
+def render(status: dict[str, list[dict[str, Any]]]) -> str:
+    """The status as a table for a terminal, and what the missing experiments need."""
+    rows = [("item", "title", "made", "state", "runs", "missing")]
+    for item in status["items"]:
+        rows.append(
+            (
+                item["id"],
+                _shorten(item["title"], _TITLE_WIDTH),
+                "yes" if item["made"] else "no",
+                item["state"],
+                f"{item['runs_present']}/{item['runs_needed']}",
+                _missing_shortened(item["missing"]),
+            )
+        )
+    wanted = dict.fromkeys(run["experiment"] for item in status["items"] for run in item["missing"])
+    lines = [_columns(rows), "", "What one seed of a missing experiment needs:"]
+    for name in wanted:
+        if name in experiments.EXPERIMENTS:
+            required = needs(experiments.get(name))
+            memory = "unknown" if required.gpu_memory_mb is None else f"about {required.gpu_memory_mb:.0f} MB"
+            lines.append(f"  {name}: memory {memory}; time {required.basis}")
+    later = [name for name in wanted if name not in experiments.EXPERIMENTS]
+    if later:
+        lines.append(f"Not in this version yet: {', '.join(later)}.")
+    return "\n".join(lines)
+
+
+def closing_table() -> str:
+    """For each item with a notebook: the printed headline value, the committed runs', yours, and the files.
+
+    Means with sample standard deviation (number of runs); `your own` are finished runs in runs/ and enter no
+    other mean.
+    """
+    rows = [("item", "quantity", "printed", "shipped", "yours", "files")]
+    for item in items.ITEMS:
+        if not (paths.notebooks() / f"{item.notebook}.ipynb").is_file():
+            continue
+        present = [name for name in item.files if (paths.root() / name).is_file()]
+        written = f"{Path(item.files[0]).with_suffix('')}.{{{','.join(Path(name).suffix[1:] for name in present)}}}"
+        quantity, printed, shipped, yours = _headline_cells(item.headline)
+        rows.append((item.id, quantity, printed, shipped, yours, written if present else "none yet"))
+    return _columns(rows)
+
+
+def _item_status(item: Item, shelf: _Shelf) -> dict[str, Any]:
+    present = 0
+    missing = []
+    for need in item.runs:
+        seeds = {record.seed for record in shelf.present(need)}
+        present += len(seeds)
+        missing += [
+            {"experiment": need.experiment, "seed": seed, "command": _command(need, seed)}
+            for seed in need.seeds
+            if seed not in seeds
+        ]
+    return {
+        "id": item.id,
+        "title": item.title,
+        "notebook": item.notebook,
+        "made": _made(item, shelf),
+        "state": _state(present, len(missing)),
+        "runs_present": present,
+        "runs_needed": present + len(missing),
+        "missing": missing,
+    }
+
+
+def _state(present: int, missing: int) -> str:
+    if missing == 0:
+        return "complete"
+    return "partial" if present else "empty"
+
+
+def _made(item: Item, shelf: _Shelf) -> bool:
+    """Whether the item's files are those its notebook's manifest names, drawn from the records of today."""
+    manifest = _manifest(item.notebook)
+    if manifest is None:
+        return False
+    root = paths.root()
+    for name in item.files:
+        written = manifest["files"].get(name)
+        if written is None or not (root / name).is_file() or files.sha256(root / name) != written:
+            return False
+    return manifest["records"] == _records_today(item.notebook, manifest["records"], shelf)
+
+
+def _manifest(notebook: str) -> dict[str, Any] | None:
+    """What the notebook wrote last; None if it never ran or its note cannot be read."""
+    try:
+        manifest = json.loads((paths.figures() / "manifests" / f"{notebook}.json").read_bytes())
+        return manifest if isinstance(manifest["files"], dict) and isinstance(manifest["records"], dict) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _records_today(notebook: str, shown: dict[str, str], shelf: _Shelf) -> dict[str, str]:
+    """Path -> content hash of the records that the notebook would read today.
+
+    They are those of its items' experiments and of every configuration it showed last time.
+    """
+    experiments_of_items = {
+        need.experiment for item in items.of_notebook(notebook) for need in item.runs if not need.overrides
+    }
+    known = [experiments.get(name) for name in experiments_of_items if name in experiments.EXPERIMENTS]
+    today = [record for experiment in known for record in shelf.folder(experiment.name, experiment.config.hash)]
+    hashes = {record.path.relative_to(paths.root()).as_posix(): record.content_sha256 for record in today}
+    folders = {Path(name).parent for name in shown} - {Path(name).parent for name in hashes}
+    for folder in folders:
+        hashes |= _hashes_in(folder)
+    return hashes
+
+
+def _hashes_in(folder: Path) -> dict[str, str]:
+    hashes = {}
+    for path in (paths.root() / folder).glob("seed*.json"):
+        try:
+            hashes[(folder / path.name).as_posix()] = records.read(path).content_sha256
+        except records.RecordError:
+            continue
+    return hashes
+
+
+def _experiment(need: Need) -> experiments.Experiment | None:
+    """The experiment with the need's overrides; None if this version has no such experiment."""
+    if need.experiment not in experiments.EXPERIMENTS:
+        return None
+    return experiments.get(need.experiment).override(list(need.overrides))
+
+
+def _command(need: Need, seed: int) -> str:
+    changes = f" --set {' '.join(need.overrides)}" if need.overrides else ""
+    return f"hypermask run {need.experiment}{changes} --seed {seed}"
+
+
+def _missing_shortened(missing: list[dict[str, Any]]) -> str:
+    counts = Counter(run["experiment"] for run in missing)
+    shown = [f"{name} ({count})" for name, count in counts.most_common(_MISSING_SHOWN)]
+    if len(counts) > _MISSING_SHOWN:
+        shown.append(f"{len(counts) - _MISSING_SHOWN} more")
+    return ", ".join(shown)
+
+
+def _headline_cells(headline: Headline | None) -> tuple[str, str, str, str]:
+    if headline is None:
+        return "", "", "", ""
+    name = headline.experiment
+    if name in experiments.EXPERIMENTS:
+        shipped, yours = (_measure(headline, records.load(name, own=own)) for own in (False, True))
+    else:
+        shipped = yours = None
+    label = {"accuracy": "accuracy", "bwt": "BWT", "distance": "D(1,10) - D(1,2)"}[headline.quantity]
+    digits = 3 if headline.quantity == "bwt" else 2
+    return (
+        f"{label}, {name}",
+        _printed(headline, digits),
+        _ours(shipped, digits),
+        "" if yours is None else _ours(yours, digits),
+    )
+
+
+def _measure(headline: Headline, runs: Iterable[Record]) -> Summary | None:
+    finished = [record for record in runs if record.finished]
+    if not finished:
+        return None
+    if headline.quantity == "accuracy":
+        return metrics.summary(metrics.mean_accuracy(record.accuracy) for record in finished)
+    if headline.quantity == "bwt":
+        return metrics.summary(metrics.backward_transfer(record.accuracy) for record in finished)
+    return metrics.summary(_distance_growth(record, headline.layer) for record in finished)
+
+
+def _distance_growth(record: Record, layer: int) -> float:
+    """D(1, T) - D(1, 2) of a layer (tables 5 to 7), L1."""
+    if record.target_distance is None:
+        raise HyperMaskError(f"{record.experiment} has no distances of target weights; expected a trainable target.")
+    distance = list(record.target_distance.values())[layer - 1]
+    return float(distance[0, -1] - distance[0, 1])
+
+
+def _printed(headline: Headline, digits: int) -> str:
+    if headline.quantity == "distance":
+        distance = paper.weight_distance(headline.layer)
+        return f"{distance[0, -1] - distance[0, 1]:.{digits}f}"
+    benchmark, method = headline.experiment.split("/")
+    look_up = paper.printed_bwt if headline.quantity == "bwt" else paper.printed_accuracy
+    printed = look_up(method, benchmark)
+    return f"{printed.mean:.{digits}f} ± {printed.sd:.2f}"
+
+
+def _ours(measured: Summary | None, digits: int) -> str:
+    if measured is None:
+        return "not run"
+    spread = "" if measured.sd is None else f" ± {measured.sd:.{digits}f}"
+    return f"{measured.mean:.{digits}f}{spread} ({measured.n})"
+
+
+def _shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def _columns(rows: list[tuple[str, ...]]) -> str:
+    """Left-aligned columns with a rule below the head."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)

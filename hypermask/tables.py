@@ -1,0 +1,560 @@
+"""One function per kind of table, and the three forms each is written in: numbers (CSV), Markdown, booktabs
+LaTeX.
+
+Every comparison shows the paper's value, ours as mean and spread over n runs with the half width of the 95 %
+t interval, their difference and a status. The paper's +- is the population standard deviation; ours is given
+with both kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hypermask import metrics, paper
+from hypermask.metrics import Summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from hypermask.records import Record
+    from hypermask.results import Runs
+
+BLANK = "–"
+NOT_PRINTED = "not printed"
+NO_SPREAD = "no spread"
+
+# The paper's names of the methods of our experiments.
+METHODS = {"wsn": "WSN", "hnet": "HNET+ENT", "hypermask-f": "HyperMask-F", "hypermask-t": "HyperMask-T"}
+BENCHMARKS = {
+    "permuted_mnist_10": "Permuted MNIST, 10 tasks",
+    "permuted_mnist_100": "Permuted MNIST, 100 tasks",
+    "split_mnist": "Split MNIST",
+    "split_cifar100": "Split CIFAR-100",
+    "tiny_imagenet": "Tiny ImageNet",
+}
+
+SPREAD_NOTE = (
+    "Ours: mean ± sample standard deviation over n runs; pop. sd: population standard deviation, the kind "
+    "that the paper prints; 95 %: half width of the t interval of the mean. One run has no spread."
+)
+STATUS_NOTE = (
+    f"Status: '{paper.WITHIN_SPREAD}' if the means lie no further apart than twice the larger of the paper's "
+    f"and our sample standard deviation, else '{paper.DIFFERS}'; '{paper.NOT_RUN}' where there is no run of "
+    f"ours; '{NO_SPREAD}' where both are single models."
+)
+ACCURACY_NOTE = (
+    "Accuracy: mean over tasks of the test accuracy after the last task, percent; every task weighs the same."
+)
+BWT_NOTE = "BWT = 1/(T-1) * sum over tasks i before the last of A[T, i] - A[i, i], points of percent."
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One value of the paper and ours.
+
+    source: whose the printed value is.  ours, yours: summaries of the committed runs and of the reader's own,
+    None where there are none.  compared: whether ours could exist at all (a quoted method is not ours to
+    run).
+    """
+
+    method: str
+    benchmark: str
+    source: str
+    printed: paper.Printed | None
+    ours: Summary | None = None
+    yours: Summary | None = None
+    network: str = ""
+    compared: bool = True
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        return None if self.ours is None or self.printed is None else self.ours.mean - self.printed.mean
+
+    @property
+    def status(self) -> str:
+        """One of the paper module's words; else why there is none: nothing printed, or one model on either
+        side.
+        """
+        if not self.compared:
+            return BLANK
+        if self.ours is None:
+            return paper.NOT_RUN
+        if self.printed is None:
+            return NOT_PRINTED
+        if self.printed.sd is None and self.ours.n == 1:
+            return NO_SPREAD
+        return paper.compare(self.printed, self.ours)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A finished table. frame: the numbers; head, body: text; rules: body rows with a line above; notes:
+    below the table.
+    """
+
+    title: str
+    label: str
+    frame: pd.DataFrame
+    head: tuple[str, ...]
+    body: tuple[tuple[str, ...], ...]
+    rules: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+    mark: str = ""
+    text_columns: int = 1
+
+    def marked(self, mark: str) -> Table:
+        """The table with a mark in its first line and title, for outputs that are not the paper's."""
+        return replace(self, mark=mark)
+
+    def markdown(self) -> str:
+        """GitHub Markdown, with the title above and the notes below."""
+        width = len(self.head)
+        align = ["---" if column < self.text_columns else "---:" for column in range(width)]
+        lines = [
+            f"**{self._title()}**",
+            "",
+            _pipes(self.head),
+            _pipes(align),
+            *(_pipes(row) for row in self.body),
+        ]
+        return "\n".join([*lines, "", *(f"{note}  " for note in self.notes)]).rstrip() + "\n"
+
+    def latex(self) -> str:
+        """A table environment with booktabs rules."""
+        columns = "l" * self.text_columns + "r" * (len(self.head) - self.text_columns)
+        body = []
+        for number, row in enumerate(self.body):
+            if number in self.rules:
+                body.append(r"\midrule")
+            body.append(" & ".join(map(_latex, row)) + r" \\")
+        lines = [
+            *([f"% {self.mark}"] if self.mark else []),
+            "% needs the package booktabs",
+            r"\begin{table}",
+            r"\centering\footnotesize",
+            rf"\caption{{{_latex(' '.join([self._title() + '.', *self.notes]))}}}",
+            rf"\label{{tab:{self.label}}}",
+            rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
+            r"\toprule",
+            " & ".join(map(_latex, self.head)) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def text(self) -> str:
+        """Plain text in columns, for a notebook's output: title, head, rows; columns without content are left
+        out.
+        """
+        filled = [c for c in range(len(self.head)) if any(row[c] not in ("", BLANK) for row in self.body)]
+        rows = [[row[column] for column in filled] for row in (self.head, *self.body)]
+        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+        lines = []
+        for row in rows:
+            cells = [
+                cell.ljust(width) if column < self.text_columns else cell.rjust(width)
+                for column, cell, width in zip(filled, row, widths, strict=True)
+            ]
+            lines.append("  ".join(cells).rstrip())
+        line = "-" * max(map(len, lines))
+        body = [part for i, text in enumerate(lines[1:]) for part in ([line, text] if i in self.rules else [text])]
+        return "\n".join([self._title(), line, lines[0], line, *body])
+
+    def _title(self) -> str:
+        return f"{self.title} ({self.mark})" if self.mark else self.title
+
+
+def summarise(runs: Sequence[Record], value: Callable[[np.ndarray], float]) -> Summary | None:
+    """`value` of each run's accuracy matrix, over the runs; None without runs."""
+    return metrics.summary([value(record.accuracy) for record in runs]) if runs else None
+
+
+def accuracy_comparison(runs: Runs) -> Comparison:
+    """An experiment's mean overall accuracy beside the value the paper prints for it."""
+    benchmark, method = runs.name.split("/")
+    return _compared(paper.printed_accuracy(method, benchmark), runs, metrics.mean_accuracy)
+
+
+def bwt_comparison(runs: Runs) -> Comparison:
+    """An experiment's backward transfer beside the value of table 4, which has none for some."""
+    benchmark, method = runs.name.split("/")
+    return _compared(_printed_bwt(method, benchmark), runs, metrics.backward_transfer)
+
+
+def comparisons(
+    rows: Sequence[Comparison], title: str, label: str = "", notes: Sequence[str] = (), digits: int = 2
+) -> Table:
+    """The table of several comparisons, in their order, with a line between benchmarks."""
+    import pandas as pd
+
+    shows_own = any(row.yours is not None for row in rows)
+    head = [
+        "Method",
+        "Benchmark",
+        "Network",
+        "Source",
+        "Paper",
+        "Ours",
+        "n",
+        "Pop. sd",
+        "95 %",
+        "Difference",
+        "Status",
+    ]
+    frame = pd.DataFrame([_numbers(row, shows_own) for row in rows])
+    body = [_texts(row, digits, shows_own) for row in rows]
+    rules = [i for i in range(1, len(rows)) if rows[i].benchmark != rows[i - 1].benchmark]
+    return Table(
+        title=title,
+        label=label,
+        frame=frame,
+        head=tuple(head + (["Yours"] if shows_own else [])),
+        body=tuple(body),
+        rules=tuple(rules),
+        notes=(*notes, SPREAD_NOTE, STATUS_NOTE),
+        text_columns=4,
+    )
+
+
+def known_task_identity(runs: Mapping[str, Runs], table: int) -> Table:
+    """Table 1 or 3 (its full version): every printed row, marked quoted or run by the authors, ours beside
+    HyperMask's.
+
+    runs: what there is of the rows that this project runs, keyed by experiment.
+    """
+    rows = []
+    for benchmark in BENCHMARKS:
+        for printed in paper.known_task_rows():
+            if printed.benchmark != benchmark or not _stands_in(printed.place, table):
+                continue
+            ours = runs.get(f"{benchmark}/{_experiment_method(printed)}")
+            value = paper.Printed(printed.mean, printed.sd, printed.source, printed.place)
+            name = f"{printed.method}, {printed.setting}" if printed.setting else printed.method
+            row = Comparison(
+                name,
+                benchmark,
+                printed.source,
+                value,
+                network=printed.target_network,
+                compared=ours is not None,
+            )
+            if ours is not None:
+                row = replace(row, ours=_accuracy(ours.records), yours=_accuracy(ours.own))
+            rows.append(row)
+    full = " in full" if table == 3 else ""
+    title = f"Table {table}. Mean overall accuracy with known task identity{full}, percent"
+    notes = [
+        ACCURACY_NOTE,
+        f"Source: '{paper.QUOTED}' values were taken by the paper from other papers, under protocols and "
+        f"networks of their own; '{paper.RUN_BY_AUTHORS}' are the authors' own runs. Rows without a status "
+        "are not run by this project.",
+    ]
+    return comparisons(rows, title, f"known_task_identity_{table}", notes)
+
+
+def backward_transfer(runs: Mapping[str, Runs]) -> Table:
+    """Table 4: every printed row, ours beside those this project runs, and our runs for which the paper
+    prints none.
+    """
+    rows = []
+    for benchmark in BENCHMARKS:
+        printed = [row for row in paper.table4() if row.benchmark == benchmark]
+        for line in printed:
+            source = paper.RUN_BY_AUTHORS if line.runs.isdigit() else line.runs
+            value = paper.Printed(line.mean, line.sd, source, "table 4")
+            ours = runs.get(f"{benchmark}/{_KEYS[line.method.split(',')[0]]}")
+            row = Comparison(line.method, benchmark, value.source, value, compared=ours is not None)
+            if ours is not None:
+                row = replace(row, ours=_bwt(ours.records), yours=_bwt(ours.own))
+            rows.append(row)
+        shown = {row.method for row in rows if row.benchmark == benchmark}
+        for key, name in METHODS.items():
+            ours = runs.get(f"{benchmark}/{key}")
+            if ours is not None and ours.records and not any(method.startswith(name) for method in shown):
+                rows.append(Comparison(name, benchmark, BLANK, None, _bwt(ours.records), _bwt(ours.own)))
+    notes = [
+        BWT_NOTE,
+        "The authors ran HNET+ENT and HyperMask; WSN's zero holds by construction. HNET+ENT here is HNET "
+        "with known task identity.",
+    ]
+    return comparisons(rows, "Table 4. Mean backward transfer, points of percent", "backward_transfer", notes, digits=3)
+
+
+def weight_distance(runs: Runs, layer: int) -> Table:
+    """Table 5, 6 or 7: L1 distance of a target layer's weights and bias after task i and after task j, i < j.
+
+    The paper's is one exemplary model, ours the mean over the runs. Body rows: for each i the paper's and
+    ours (and the reader's own) over j.
+    """
+    import pandas as pd
+
+    printed = paper.weight_distance(layer)
+    pairs = [(i, j) for i in range(len(printed)) for j in range(i + 1, len(printed))]
+    ours = _distances(runs.records, layer, pairs)
+    yours = _distances(runs.own, layer, pairs)
+    rows = []
+    for pair in pairs:
+        value = paper.Printed(float(printed[pair]), None, paper.RUN_BY_AUTHORS, f"table {layer + 4}")
+        rows.append(
+            Comparison("HyperMask-T", "permuted_mnist_10", value.source, value, ours.get(pair), yours.get(pair))
+        )
+    frame = pd.DataFrame(
+        [
+            {"after_task_i": i + 1, "after_task_j": j + 1, **_numbers(row, bool(yours))}
+            for (i, j), row in zip(pairs, rows, strict=True)
+        ]
+    ).drop(columns=["method", "network", "paper_population_sd"])
+    series = [("paper", {pair: float(printed[pair]) for pair in pairs})]
+    series.append(("ours", {pair: summary.mean for pair, summary in ours.items()}))
+    if yours:
+        series.append(("yours", {pair: summary.mean for pair, summary in yours.items()}))
+    body = [
+        (str(i + 1), name, *(_distance_cell(values, i, j) for j in range(1, len(printed))))
+        for i in range(len(printed) - 1)
+        for name, values in series
+    ]
+    rules = tuple(range(len(series), len(body), len(series)))
+    n = len(runs.records)
+    notes = (
+        "D(i, j): sum over the layer's weights and biases of their absolute change between the ends of tasks i and j.",
+        f"Paper: one exemplary model. Ours: {f'mean over n = {n} runs' if n else paper.NOT_RUN}.",
+    )
+    names = {1: "first hidden layer", 2: "second hidden layer", 3: "output layer"}
+    return Table(
+        title=f"Table {layer + 4}. L1 distance of the target's weights, {names[layer]}, Permuted MNIST",
+        label=f"target_weight_distance_layer{layer}",
+        frame=frame,
+        head=("after task i", "", *(f"j = {j + 1}" for j in range(1, len(printed)))),
+        body=tuple(body),
+        rules=rules,
+        notes=notes,
+        text_columns=2,
+    )
+
+
+def weight_distance_growth(runs: Runs) -> Table:
+    """What the paper's text says of tables 5 to 7: D(1, 10) - D(1, 2) of each layer, ours beside it."""
+    last = len(paper.weight_distance(1)) - 1
+    rows = []
+    for layer in (1, 2, 3):
+        printed = paper.weight_distance(layer)
+        value = paper.Printed(float(printed[0, last] - printed[0, 1]), None, paper.RUN_BY_AUTHORS, f"table {layer + 4}")
+        ours = _growth(runs.records, layer, last)
+        yours = _growth(runs.own, layer, last)
+        rows.append(
+            Comparison(f"layer {layer}: D(1,10) - D(1,2)", "permuted_mnist_10", value.source, value, ours, yours)
+        )
+    return comparisons(rows, "Growth of the distances")
+
+
+def per_run(runs: Mapping[str, Runs]) -> str:
+    """Plain text: mean accuracy, its value just after training and backward transfer of every finished run,
+    by seed.
+    """
+    lines = [f"{'experiment':<31}{'seed':>5}{'ACC, %':>10}{'just after, %':>15}{'BWT, points':>13}"]
+    for name, group in runs.items():
+        for kind, shown in (("", group.records), (" (yours)", group.own)):
+            for record in shown:
+                accuracy = metrics.mean_accuracy(record.accuracy)
+                after = metrics.diagonal_mean(record.accuracy)
+                transfer = metrics.backward_transfer(record.accuracy)
+                lines.append(f"{name + kind:<31}{record.seed:>5}{accuracy:>10.3f}{after:>15.3f}{transfer:>+13.3f}")
+        if not group.records and not group.own:
+            lines.append(f"{name:<31}{paper.NOT_RUN:>15}")
+    return "\n".join(lines)
+
+
+def per_task(runs: Runs) -> str:
+    """Plain text: mean and 95 % half width per task, just after training it and after all tasks; of many,
+    every tenth.
+    """
+    if not runs.records:
+        return f"{runs.name}: {paper.NOT_RUN}"
+    matrices = np.stack([record.accuracy for record in runs.records])
+    tasks = matrices.shape[1]
+    shown = range(tasks) if tasks <= 20 else [0, *range(9, tasks, 10)]
+    lines = [
+        f"{runs.name}, n = {len(matrices)}",
+        f"{'task':>4}{'just after training, %':>26}{'after all tasks, %':>24}",
+    ]
+    for task in shown:
+        after, last = (metrics.summary(values) for values in (matrices[:, task, task], matrices[:, -1, task]))
+        lines.append(
+            f"{task + 1:>4}{_plus_minus(after.mean, after.t95, 2):>26}{_plus_minus(last.mean, last.t95, 2):>24}"
+        )
+    return "\n".join(lines)
+
+
+def mean_of(runs: Sequence[Record]) -> np.ndarray:
+    """Mean accuracy matrix [T, T] of several runs, percent, NaN above the diagonal."""
+    return np.mean([record.accuracy for record in runs], axis=0)
+
+
+def mean_matrix(runs: Runs, digits: int = 2) -> str:
+    """Plain text: the mean accuracy matrix, row = after training task, column = evaluated on task."""
+    if not runs.records:
+        return f"{runs.name}: {paper.NOT_RUN}"
+    mean = mean_of(runs.records)
+    head = "after training task | evaluated on task"
+    tasks = range(len(mean))
+    numbers = "".join(f"{task + 1:>7}" for task in tasks)
+    lines = [f"{runs.name}, mean of n = {len(runs.records)}", head, f"{'|':>21}{numbers}"]
+    for i in tasks:
+        lines.append(f"{i + 1:>19} |" + "".join(f"{value:>7.{digits}f}" for value in mean[i, : i + 1]))
+    return "\n".join(lines)
+
+
+def rank_among_printed(runs: Sequence[Record], benchmark: str, method: str) -> int:
+    """Where our mean accuracy would stand in table 1's column, among the printed values of the other methods;
+    1 is best.
+    """
+    ours = _accuracy(runs).mean
+    others = [
+        row.mean
+        for row in paper.known_task_rows()
+        if row.benchmark == benchmark and row.method != method and _stands_in(row.place, 1)
+    ]
+    return 1 + sum(value > ours for value in others)
+
+
+_KEYS = {name: key for key, name in METHODS.items()}
+
+
+def _experiment_method(row: paper.KnownTaskRow) -> str | None:
+    """The method of our experiment that repeats a printed row. Of WSN it is c = 50 %, and ResNet-18 where
+    there is a choice.
+    """
+    if row.method == "WSN" and (row.setting != "c=50%" or row.target_network not in ("", "ResNet-18")):
+        return None
+    return _KEYS.get(row.method)
+
+
+def _compared(printed: paper.Printed | None, runs: Runs, value: Callable[[np.ndarray], float]) -> Comparison:
+    benchmark, method = runs.name.split("/")
+    return Comparison(
+        method=METHODS[method],
+        benchmark=benchmark,
+        source=BLANK if printed is None else printed.source,
+        printed=printed,
+        ours=summarise(runs.records, value),
+        yours=summarise(runs.own, value),
+    )
+
+
+def _printed_bwt(method: str, benchmark: str) -> paper.Printed | None:
+    rows = [row for row in paper.table4() if row.benchmark == benchmark and row.method.startswith(METHODS[method])]
+    return paper.printed_bwt(method, benchmark) if rows else None
+
+
+def _accuracy(runs: Sequence[Record]) -> Summary | None:
+    return summarise(runs, metrics.mean_accuracy)
+
+
+def _bwt(runs: Sequence[Record]) -> Summary | None:
+    return summarise(runs, metrics.backward_transfer)
+
+
+def _stands_in(place: str, table: int) -> bool:
+    return place.startswith("table") and str(table) in place.replace("and", "").split()
+
+
+def _layer_distance(record: Record, layer: int) -> np.ndarray:
+    distances = list(record.target_distance.values())
+    return distances[layer - 1]
+
+
+def _distances(runs: Sequence[Record], layer: int, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Summary]:
+    if not runs:
+        return {}
+    matrices = [_layer_distance(record, layer) for record in runs]
+    tasks = min(len(matrix) for matrix in matrices)
+    return {(i, j): metrics.summary([matrix[i, j] for matrix in matrices]) for i, j in pairs if j < tasks}
+
+
+def _growth(runs: Sequence[Record], layer: int, last: int) -> Summary | None:
+    distances = _distances(runs, layer, [(0, 1), (0, last)])
+    if (0, last) not in distances:
+        return None
+    pairs = zip(distances[0, last].values, distances[0, 1].values, strict=True)
+    return metrics.summary([far - near for far, near in pairs])
+
+
+def _distance_cell(values: Mapping[tuple[int, int], float], i: int, j: int) -> str:
+    if j <= i:
+        return ""
+    return f"{values[i, j]:.2f}" if (i, j) in values else BLANK
+
+
+def _numbers(row: Comparison, shows_own: bool) -> dict[str, Any]:
+    ours, yours = row.ours, row.yours
+    numbers = {
+        "method": row.method,
+        "benchmark": row.benchmark,
+        "network": row.network,
+        "source": "" if row.source == BLANK else row.source,
+        "paper_mean": _number(row.printed and row.printed.mean),
+        "paper_population_sd": _number(row.printed and row.printed.sd),
+        "ours_mean": _number(ours and ours.mean),
+        "ours_sample_sd": _number(ours and ours.sd),
+        "ours_population_sd": _number(ours and ours.population_sd),
+        "ours_t95": _number(ours and ours.t95),
+        "runs": ours.n if ours else 0,
+        "difference": _number(row.difference),
+        "status": "" if row.status == BLANK else row.status,
+    }
+    if shows_own:
+        numbers |= {"yours_mean": _number(yours and yours.mean), "yours_runs": yours.n if yours else 0}
+    return numbers
+
+
+def _texts(row: Comparison, digits: int, shows_own: bool) -> tuple[str, ...]:
+    ours = row.ours
+    texts = [
+        row.method,
+        BENCHMARKS[row.benchmark],
+        row.network or BLANK,
+        row.source,
+        _plus_minus(row.printed.mean, row.printed.sd, digits, 2) if row.printed else BLANK,
+        _plus_minus(ours.mean, ours.sd, digits) if ours else BLANK,
+        str(ours.n) if ours else ("0" if row.compared else BLANK),
+        _rounded(ours and ours.population_sd, digits),
+        _rounded(ours and ours.t95, digits),
+        BLANK if row.difference is None else f"{row.difference:+.{digits}f}",
+        row.status,
+    ]
+    if shows_own:
+        yours = row.yours
+        texts.append(f"{_plus_minus(yours.mean, yours.sd, digits)} (n = {yours.n})" if yours else BLANK)
+    return tuple(texts)
+
+
+def _number(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+def _rounded(value: float | None, digits: int) -> str:
+    return BLANK if value is None else f"{value:.{digits}f}"
+
+
+def _plus_minus(mean: float, spread: float | None, digits: int, spread_digits: int | None = None) -> str:
+    if spread is None:
+        return f"{mean:.{digits}f}"
+    return f"{mean:.{digits}f} ± {spread:.{digits if spread_digits is None else spread_digits}f}"
+
+
+def _pipes(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _latex(text: str) -> str:
+    for plain, escaped in (("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$"), (BLANK, "--"), ("&", r"\&")):
+        text = text.replace(plain, escaped)
+    return text

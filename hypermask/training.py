@@ -1,0 +1,386 @@
+"""Algorithm 1: learn the tasks one after another, evaluate every learned task after each, and write down what happened.
+
+The loop knows no method by name. Each use of randomness has its own generator (`hypermask.seeds`), so evaluating or
+logging more often changes no number.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from hypermask import benchmarks, checkpoints, methods, records
+from hypermask import engine as engines
+from hypermask.benchmarks.base import Benchmark, Split
+from hypermask.config import TrainingConfig, section_to_dict
+from hypermask.device import environment, resolve
+from hypermask.errors import HyperMaskError
+from hypermask.evaluation import evaluate, sample_logits
+from hypermask.experiments import Experiment
+from hypermask.files import canonical_json, sha256
+from hypermask.methods import Method
+from hypermask.progress import Progress, choose
+from hypermask.records import Record
+from hypermask.seeds import derive, generator
+
+LOGITS_PER_TASK = 400
+
+
+@dataclass
+class History:
+    """What a run has measured so far; `accuracy[i][j]` is the accuracy on task j after training task i, in percent."""
+
+    accuracy: list[list[float]] = field(default_factory=list)
+    validation: list[dict[str, list[float]]] = field(default_factory=list)
+    task_seconds: list[float] = field(default_factory=list)
+    evaluation_seconds: list[float] = field(default_factory=list)
+    peak_memory_mb: list[float | None] = field(default_factory=list)
+
+
+def train(
+    method: Method,
+    benchmark: Benchmark,
+    training: TrainingConfig | None = None,
+    *,
+    seed: int = 1,
+    name: str | None = None,
+    root: Path | None = None,
+    engine: str = "auto",
+    evaluate_every: int = 1000,
+    logits_per_task: int = LOGITS_PER_TASK,
+    progress: Progress | None = None,
+    after_task: Callable[[int], None] | None = None,
+) -> Record:
+    """Train your own method or network on a benchmark and return the record of the run.
+
+    method: moved to the benchmark's device.  training: 500 iterations per task by default.  seed: batch order,
+    augmentation and samples; the method and the benchmark were made from their own.  name: BENCHMARK/METHOD, `own` as
+    the method by default.  engine: `auto`, `eager` or `fused` (`hypermask.engine`).  root: write the record below this
+    folder (`runs/`, say); without it nothing is written and the logits are not kept.  evaluate_every: iterations
+    between points of the validation curve; changes nothing else.  logits_per_task: test images per task whose logits
+    the record keeps.  after_task(t): called when task t (0-based) is learned and evaluated.
+
+    A run whose weights stop being finite ends there with the status "diverged".
+    """
+    training = training or TrainingConfig(iterations=500)
+    name = name or f"{benchmark.name}/own"
+    config = {
+        "benchmark": {"name": benchmark.name, "tasks": benchmark.tasks},
+        "method": method.describe(),
+        "training": section_to_dict(training),
+    }
+    identity = {
+        "experiment": name,
+        "seed": seed,
+        "config": config,
+        "overrides": [],
+        "config_hash": sha256(canonical_json(config)),
+    }
+    measured, arrays = _learn(
+        method,
+        benchmark,
+        training,
+        seed=seed,
+        engine=engine,
+        evaluate_every=evaluate_every,
+        logits_per_task=logits_per_task,
+        progress=progress or choose(),
+        title=f"{name}, seed {seed}",
+        after_task=after_task,
+    )
+    payload = {"schema": records.SCHEMA, **identity, **measured}
+    if root is None:
+        return Record(records.seal({**payload, "logits": None}))
+    return records.read(records.write(payload, arrays or None, root))
+
+
+def run_experiment(
+    experiment: Experiment,
+    seed: int,
+    *,
+    root: Path,
+    device: str = "auto",
+    engine: str = "auto",
+    evaluate_every: int = 1000,
+    logits_per_task: int = LOGITS_PER_TASK,
+    keep_weights: bool = False,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Record:
+    """Train one seed of an experiment and write its record below `root` (`runs/` for your own).
+
+    engine: `auto`, `eager` or `fused` (`hypermask.engine`).  keep_weights: also write the weights after each task
+    beside the record, for `HyperMask.load`.  overwrite: replace a record that is there.
+    """
+    if seed < 0:
+        raise HyperMaskError(f"seed {seed} is negative; expected 0 or more.")
+    config = experiment.config
+    benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
+    method = methods.build(config.method, benchmark, seed)
+    path = records.location(root, experiment.name, config.hash, seed)
+    if path.exists() and not overwrite:
+        raise HyperMaskError(f"{path.name} of {experiment.name} is there already; use --force to train it again.")
+
+    def after_task(task: int) -> None:
+        if keep_weights:
+            facts = {"input_shape": list(benchmark.input_shape), "classes": benchmark.classes_per_task}
+            checkpoints.save_tensors(checkpoints.weights_path(path, task), method.weights(), facts)
+
+    measured, arrays = _learn(
+        method,
+        benchmark,
+        config.training,
+        seed=seed,
+        engine=engine,
+        evaluate_every=evaluate_every,
+        logits_per_task=logits_per_task,
+        progress=progress or choose(),
+        title=f"{experiment.name}, seed {seed}",
+        after_task=after_task,
+    )
+    identity = {
+        "experiment": experiment.name,
+        "seed": seed,
+        "config": config.to_dict(),
+        "overrides": list(experiment.overrides),
+        "config_hash": config.hash,
+    }
+    payload = {"schema": records.SCHEMA, **identity, **measured}
+    return records.read(records.write(payload, arrays or None, root, overwrite=overwrite))
+
+
+def _learn(
+    method: Method,
+    benchmark: Benchmark,
+    training: TrainingConfig,
+    *,
+    seed: int,
+    engine: str,
+    evaluate_every: int,
+    logits_per_task: int,
+    progress: Progress,
+    title: str,
+    after_task: Callable[[int], None] | None,
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """The whole of Algorithm 1; returns the measured part of a record and its arrays."""
+    if evaluate_every < 1:
+        raise HyperMaskError(f"the evaluation interval is {evaluate_every}; expected at least 1 iteration.")
+    if method.tasks != benchmark.tasks:
+        raise HyperMaskError(
+            f"the method has {method.tasks} tasks and {benchmark.name} has {benchmark.tasks}; make them equal."
+        )
+    method.to(benchmark.device)
+    history = History()
+    layers: list[dict[str, torch.Tensor]] = []
+    status = "finished"
+    progress.begin(title, benchmark.tasks, _iterations(training, len(benchmark.task(0).train)))
+    try:
+        for task in range(benchmark.tasks):
+            # Layers such as dropout draw from the global generator: it starts each task where the seed says.
+            torch.manual_seed(derive(seed, "layers", task))
+            used = _learn_task(method, benchmark, training, task, seed, engine, evaluate_every, history, progress)
+            if not all(bool(tensor.isfinite().all()) for tensor in method.weights().values()):
+                status = "diverged"
+                break
+            _evaluate_learned(method, benchmark, task, history)
+            layers.append({name: weights.cpu().clone() for name, weights in method.shared_layers().items()})
+            row = history.accuracy[task]
+            progress.finished_task(task, row[task], sum(row) / len(row), history.task_seconds[task])
+            if after_task is not None:
+                after_task(task)
+    finally:
+        progress.end()
+    arrays = sample_logits(method, benchmark, seed, logits_per_task) if status == "finished" else {}
+    payload = {
+        "status": status,
+        "accuracy": _square(history.accuracy, benchmark.tasks),
+        **{name: value for name, value in asdict(history).items() if name != "accuracy"},
+        "target_distance": _distances(layers) if status == "finished" else None,
+        "logits": {"per_task": int(arrays["labels"].shape[1])} if arrays else None,
+        "inference": None,
+        "data": benchmark.checksums,
+        "method_digest": _digest(method),
+        "engine": used.name,
+        "evaluation_interval": evaluate_every,
+        "environment": environment(benchmark.device) | {"kernel": used.kernel},
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return payload, arrays
+
+
+def _learn_task(
+    method: Method,
+    benchmark: Benchmark,
+    training: TrainingConfig,
+    task: int,
+    seed: int,
+    engine: str,
+    evaluate_every: int,
+    history: History,
+    progress: Progress,
+) -> engines.Engine:
+    """One pass of Algorithm 1's outer loop, with the learning-rate schedule and the choice of the model.
+
+    Returns the engine that ran it.
+    """
+    device = benchmark.device
+    data = benchmark.task(task)
+    iterations = _iterations(training, len(data.train))
+    epoch = math.ceil(len(data.train) / training.batch_size)
+    order = batch_order(len(data.train), training.batch_size, iterations, seed, task).to(device)
+    augmentation = generator(seed, "augmentation", task, device)
+
+    def batch(iteration: int) -> tuple[torch.Tensor, torch.Tensor]:
+        chosen = order[iteration]
+        return benchmark.prepare(data.train.images[chosen], task, augmentation), data.train.labels[chosen]
+
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    watch = Stopwatch(device)
+    method.train()
+    method.begin_task(task)
+    steps = engines.make(engine, method, task, training, iterations, batch)
+    schedule = PlateauSchedule(training)
+    best: tuple[float, dict[str, torch.Tensor]] | None = None
+    curve: dict[str, list[float]] = {"iteration": [], "loss": [], "accuracy": []}
+    for iteration in range(iterations):
+        loss = steps.step(iteration)
+        progress.iteration(task, iteration + 1, loss)
+        end_of_epoch = (iteration + 1) % epoch == 0
+        if end_of_epoch and (training.scheduler != "none" or training.model_choice != "last"):
+            steps.synchronise()
+            value = _validate(method, benchmark, task, data.validation, iteration, curve)
+            steps.set_learning_rate(schedule.after_epoch(value))
+            if training.model_choice == "lowest-validation-loss" and (best is None or value < best[0]):
+                best = value, {name: tensor.clone() for name, tensor in method.weights().items()}
+        if (iteration + 1) % evaluate_every == 0 and iteration not in curve["iteration"]:
+            with watch.paused():
+                steps.synchronise()
+                _validate(method, benchmark, task, data.validation, iteration, curve)
+    steps.synchronise()
+    if best is not None:
+        method.set_weights(best[1])
+    method.end_task(task)
+    history.task_seconds.append(round(watch.seconds(), 3))
+    history.validation.append({**curve, "iteration": [i + 1 for i in curve["iteration"]]})
+    history.peak_memory_mb.append(
+        round(torch.cuda.max_memory_allocated(device) / 2**20, 1) if device.type == "cuda" else None
+    )
+    return steps
+
+
+def batch_order(images: int, batch_size: int, iterations: int, seed: int, task: int) -> torch.Tensor:
+    """Which training images each iteration of a task sees: int64 [iterations, batch_size].
+
+    A stream of random permutations of the images, cut into batches of equal size: a batch that reaches the end of one
+    permutation goes on with the next. An epoch is ceil(images / batch_size) iterations.
+    """
+    draw = generator(seed, "batch order", task)
+    needed = iterations * batch_size
+    permutations = [torch.randperm(images, generator=draw) for _ in range(math.ceil(needed / images))]
+    return torch.cat(permutations)[:needed].view(iterations, batch_size)
+
+
+class PlateauSchedule:
+    """Learning rate of one task: multiplied by `lr_factor` after more than `lr_patience` epochs without a lower
+    loss."""
+
+    def __init__(self, training: TrainingConfig) -> None:
+        self._training, self._rate = training, training.lr
+        self._lowest, self._waited = math.inf, 0
+
+    def after_epoch(self, validation_loss: float) -> float:
+        """The rate of the next epoch, given the validation loss of the one that ended."""
+        if self._training.scheduler == "none":
+            return self._rate
+        if validation_loss < self._lowest:
+            self._lowest, self._waited = validation_loss, 0
+        else:
+            self._waited += 1
+        if self._waited > self._training.lr_patience:
+            self._rate = max(self._rate * self._training.lr_factor, self._training.lr_floor)
+            self._waited = 0
+        return self._rate
+
+
+class Stopwatch:
+    """Wall-clock seconds on a device, with pauses."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._paused = device, 0.0
+        self._start = self._now()
+
+    def seconds(self) -> float:
+        return self._now() - self._start - self._paused
+
+    def paused(self) -> Stopwatch:
+        """`with watch.paused():` the time spent inside does not count."""
+        return self
+
+    def __enter__(self) -> None:
+        self._pause_start = self._now()
+
+    def __exit__(self, *_: object) -> None:
+        self._paused += self._now() - self._pause_start
+
+    def _now(self) -> float:
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        return time.perf_counter()
+
+
+def _iterations(training: TrainingConfig, images: int) -> int:
+    return training.iterations or training.epochs * math.ceil(images / training.batch_size)
+
+
+def _validate(
+    method: Method,
+    benchmark: Benchmark,
+    task: int,
+    split: Split,
+    iteration: int,
+    curve: dict[str, list[float]],
+) -> float:
+    """Add a point to the validation curve (null where the loss is not finite) and return the loss."""
+    accuracy, loss = evaluate(method, benchmark, task, split)
+    curve["iteration"].append(iteration)
+    curve["loss"].append(round(loss, 6) if math.isfinite(loss) else None)
+    curve["accuracy"].append(accuracy)
+    return loss
+
+
+def _evaluate_learned(method: Method, benchmark: Benchmark, task: int, history: History) -> None:
+    """A new row of the accuracy matrix: every task up to this one, measured."""
+    watch = Stopwatch(benchmark.device)
+    row = [evaluate(method, benchmark, j, benchmark.task(j).test)[0] for j in range(task + 1)]
+    history.accuracy.append(row)
+    history.evaluation_seconds.append(round(watch.seconds(), 3))
+
+
+def _square(rows: list[list[float]], tasks: int) -> list[list[float | None]]:
+    padded = [row + [None] * (tasks - len(row)) for row in rows]
+    return padded + [[None] * tasks for _ in range(tasks - len(rows))]
+
+
+def _distances(layers: list[dict[str, torch.Tensor]]) -> dict[str, list[list[float]]] | None:
+    """D(i, j) of tables 5-7: L1 distance between each layer's weights and biases after task i and after task j."""
+    if not layers[0]:
+        return None
+    return {
+        name: [[float((a[name] - b[name]).abs().sum(dtype=torch.float64)) for b in layers] for a in layers]
+        for name in layers[0]
+    }
+
+
+def _digest(method: Method) -> str:
+    """SHA-256 over the source files that define the method."""
+    here = Path(__file__).resolve().parent
+    return sha256(b"".join((here / name).read_bytes() for name in method.sources))

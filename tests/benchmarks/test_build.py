@@ -1,0 +1,78 @@
+import dataclasses
+import json
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from hypermask.benchmarks import build, permuted_mnist, split_digits, split_mnist
+from hypermask.config import BenchmarkConfig
+from hypermask.errors import HyperMaskError
+
+CONFIGS = [
+    BenchmarkConfig("permuted_mnist", tasks=3, validation=50),
+    BenchmarkConfig("split_mnist", tasks=2, validation=60, augment=True),
+    BenchmarkConfig("split_digits", tasks=4, validation=20),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_build_follows_the_configuration(config):
+    benchmark = build(config, seed=1, device="cpu")
+    task = benchmark.task(benchmark.tasks - 1)
+    assert (benchmark.name, benchmark.tasks) == (config.name, config.tasks)
+    assert benchmark.device == torch.device("cpu")
+    assert len(task.validation) == config.validation
+    assert task.index == config.tasks - 1
+    assert len(task.classes) == benchmark.classes_per_task
+    assert max(task.classes) == len(benchmark.class_names) - 1
+    for part in (task.train, task.validation, task.test):
+        assert part.images.dtype == torch.uint8
+        assert part.labels.dtype == torch.int64
+        assert part.labels.unique().tolist() == list(range(benchmark.classes_per_task))
+        assert benchmark.prepare(part.images[:3], task.index).shape == (3, *benchmark.input_shape)
+    assert json.loads(json.dumps(benchmark.checksums)) == benchmark.checksums
+
+
+def test_build_hands_on_seed_and_augmentation():
+    permuted = build(CONFIGS[0], seed=4, device="cpu")
+    assert permuted.checksums == permuted_mnist(tasks=3, seed=4).checksums
+    assert build(CONFIGS[1], seed=1, device="cpu").augment
+    assert not build(dataclasses.replace(CONFIGS[1], augment=False), seed=1, device="cpu").augment
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_prepare_asks_the_device_for_no_value(config):
+    benchmark = build(config, seed=1, device="cpu")
+    images = benchmark.task(1).train.images[:8]
+    # Fake tensors have no values: .item(), a boolean index or any other look at one would raise.
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        prepared = benchmark.prepare(mode.from_tensor(images), 1, torch.Generator().manual_seed(1))
+    assert prepared.shape == (8, *benchmark.input_shape)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            BenchmarkConfig("split_mnits", 5, 1000),
+            "unknown benchmark 'split_mnits'; did you mean split_mnist?",
+        ),
+        (
+            BenchmarkConfig("imagenet", 5, 1000),
+            "unknown benchmark 'imagenet'; did you mean permuted_mnist, split_digits, split_mnist?",
+        ),
+        (
+            BenchmarkConfig("split_digits", 5, 40, augment=True),
+            "split_digits has no augmentation, yet augment is true; set augment=false.",
+        ),
+    ],
+)
+def test_refusals(config, message):
+    with pytest.raises(HyperMaskError) as error:
+        build(config, seed=1, device="cpu")
+    assert str(error.value) == message
+
+
+def test_the_package_exports_factories_not_modules():
+    assert all(callable(factory) for factory in (permuted_mnist, split_digits, split_mnist))

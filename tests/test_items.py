@@ -1,0 +1,64 @@
+import pytest
+
+from hypermask import experiments, items
+from hypermask.errors import HyperMaskError
+
+
+def test_fifteen_figures_and_twelve_tables_in_the_papers_order():
+    expected = [f"fig{n:02}" for n in range(1, 16)] + [f"table{n:02}" for n in range(1, 13)]
+    assert [item.id for item in items.ITEMS] == expected
+    assert len({name for item in items.ITEMS for name in item.files}) == 27 * 3
+
+
+def test_files():
+    assert items.get("fig06").files == tuple(
+        f"figures/fig06_split_mnist_accuracy_matrix.{kind}" for kind in ("pdf", "png", "csv")
+    )
+    assert items.get("table04").files == tuple(
+        f"paper_tables/table04_backward_transfer.{kind}" for kind in ("csv", "md", "tex")
+    )
+
+
+def test_shared_notebooks():
+    assert [item.id for item in items.of_notebook("table01_known_task_identity")] == ["table01", "table03"]
+    assert [item.id for item in items.of_notebook("table05_07_target_weight_distance")] == [
+        "table05",
+        "table06",
+        "table07",
+    ]
+    assert items.of_notebook("quickstart") == ()
+
+
+@pytest.mark.parametrize(
+    ("id", "runs"),
+    [
+        ("fig01", 0),
+        ("fig02", 8),
+        ("fig05", 12),
+        ("fig09", 13),
+        ("fig10", 5),
+        ("fig15", 24),
+        ("table05", 1),
+        ("table08", 18),
+        ("table09", 15),
+        ("table10", 68),
+        ("table11", 52),
+    ],
+)
+def test_runs_needed(id, runs):
+    assert sum(len(need.seeds) for need in items.get(id).runs) == runs
+
+
+def test_every_override_of_a_known_experiment_is_a_configuration_of_its_own():
+    for item in items.ITEMS:
+        known = [need for need in item.runs if need.experiment in experiments.EXPERIMENTS]
+        hashes = {
+            (need.experiment, experiments.get(need.experiment).override(list(need.overrides)).config.hash)
+            for need in known
+        }
+        assert len(hashes) == len(known), item.id
+
+
+def test_an_unknown_item_is_refused():
+    with pytest.raises(HyperMaskError, match="expected fig01 to fig15 or table01 to table12"):
+        items.get("fig16")

@@ -1,0 +1,31 @@
+from pathlib import Path
+
+from hypermask import paths
+
+CHECKOUT = Path(paths.__file__).resolve().parent.parent
+
+
+def test_root_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    assert paths.root() == tmp_path.resolve()
+    assert paths.records() == tmp_path.resolve() / "records"
+    assert paths.tables() == tmp_path.resolve() / "paper_tables"
+    assert paths.notebooks() == CHECKOUT / "notebooks"
+    (tmp_path / "notebooks").mkdir()
+    assert paths.notebooks() == tmp_path.resolve() / "notebooks"
+
+
+def test_root_is_the_nearest_project_above_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_ROOT", raising=False)
+    deep = tmp_path / "copy" / "notebooks" / "deep"
+    deep.mkdir(parents=True)
+    (tmp_path / "copy" / "pyproject.toml").touch()
+    (tmp_path / "copy" / "hypermask").mkdir()
+    monkeypatch.chdir(deep)
+    assert paths.root() == tmp_path / "copy"
+
+
+def test_root_elsewhere_is_the_checkout_of_the_package(tmp_path, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_ROOT", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert paths.root() == CHECKOUT

@@ -1,0 +1,381 @@
+import hashlib
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from payloads import logits, payload
+
+from hypermask import experiments, files, paths, records
+from hypermask.records import RecordError
+
+NAME = "split_mnist/hypermask-t"
+
+
+@pytest.fixture(autouse=True)
+def _own_root(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path / "root"))
+
+
+def resealed(path: Path, **changes) -> None:
+    """Change a record on disk as someone would who also mends its content hash."""
+    path.write_bytes(files.pretty_json(records.seal(json.loads(path.read_bytes()) | changes)))
+
+
+def archive(path: Path, *members: tuple[str, bytes]) -> Path:
+    with tarfile.open(path, "w") as tar:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def test_round_trip(tmp_path):
+    path = records.write(payload(seed=3), logits(), tmp_path)
+    assert path == tmp_path / NAME / experiments.get(NAME).config.hash[:12] / "seed3.json"
+    record = records.read(path)
+    assert (record.experiment, record.seed, record.tasks, record.finished) == (NAME, 3, 5, True)
+    assert record.accuracy.shape == (5, 5)
+    assert record.accuracy[-1].tolist() == [99.0, 99.1, 99.2, 99.3, 99.4]
+    assert np.isnan(record.accuracy[np.triu_indices(5, 1)]).all()
+    assert record.target_distance["layer1"][0, 4] == 400.0
+    assert record.seconds == 302.5
+    assert record.payload["logits"]["per_task"] == 4
+    arrays = record.arrays()
+    assert sorted(arrays) == ["labels", "masked", "unmasked"]
+    np.testing.assert_array_equal(arrays["masked"], logits()["masked"])
+    assert arrays["masked"].dtype == np.float32
+
+
+def test_the_content_hash_is_the_sha256_of_the_canonical_rest():
+    sealed = records.seal({"b": (1, 2), "a": "x", "content_sha256": "old"})
+    expected = hashlib.sha256(b'{"a":"x","b":[1,2]}').hexdigest()
+    assert sealed == {"b": [1, 2], "a": "x", "content_sha256": expected}
+    assert records.seal(sealed) == sealed
+
+
+def test_same_run_same_bytes(tmp_path):
+    first = records.write(payload(), logits(), tmp_path / "a")
+    second = records.write(payload(), logits(), tmp_path / "b")
+    assert first.read_bytes() == second.read_bytes()
+    assert first.with_suffix(".npz").read_bytes() == second.with_suffix(".npz").read_bytes()
+    pinned = "4417ee2039c78bc675ab4d1910bcf49b4d7a4822e57c8831d87d0dc2487348e6"
+    assert files.sha256(first.with_suffix(".npz")) == pinned
+
+
+def test_never_overwritten_silently(tmp_path):
+    path = records.write(payload(), None, tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(RecordError, match="exists already"):
+        records.write(payload(engine="fused"), None, tmp_path)
+    assert path.read_bytes() == before
+    records.write(payload(engine="fused"), None, tmp_path, overwrite=True)
+    assert records.read(path).payload["engine"] == "fused"
+
+
+def test_a_killed_write_leaves_no_record(tmp_path):
+    program = (
+        "import os, signal, sys, pathlib\n"
+        "sys.path.insert(0, sys.argv[2])\n"
+        "from payloads import logits, payload\n"
+        "from hypermask import records\n"
+        "replace = os.replace\n"
+        "def killed(source, target):\n"
+        "    if str(target).endswith('.json'): os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    replace(source, target)\n"
+        "os.replace = killed\n"
+        "records.write(payload(), logits(), pathlib.Path(sys.argv[1]))\n"
+    )
+    here = str(Path(__file__).parent)
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path), here])
+    assert ended.returncode == -signal.SIGKILL
+    assert not list(tmp_path.rglob("seed1.json"))
+    assert records.find(NAME, experiments.get(NAME).config.hash, tmp_path) == []
+    path = records.write(payload(), logits(), tmp_path)
+    assert records.read(path).arrays()["labels"].shape == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"accuracy": [[90.0, None], [float("nan"), 90.0]]}, "null instead of NaN"),
+        ({"accuracy": [[90.0, None]]}, "expected tasks x tasks"),
+        ({"accuracy": [[90.0, 91.0], [90.0, 90.0]]}, "null above the diagonal"),
+        ({"accuracy": [[90.0, None], [None, 90.0]]}, "percentages of all tasks seen by then"),
+        ({"accuracy": [[90.0, None], [101.0, 90.0]]}, "percentages of all tasks seen by then"),
+        ({"status": "done"}, "expected finished or diverged or interrupted"),
+        ({"task_seconds": [1.0]}, "one entry for each of the 5 tasks"),
+        ({"config_hash": "abc"}, "expected 64 hex digits"),
+        ({"seed": -1}, "0 or more"),
+        ({"logits": {"per_task": 4, "file": "../seed1.npz", "sha256": "0" * 64}}, "expected seed1.npz"),
+        ({"target_distance": {"layer1": [[0.0]]}}, "target_distance of layer1"),
+    ],
+)
+def test_a_wrong_structure_is_not_written(tmp_path, changes, message):
+    with pytest.raises(RecordError, match=message):
+        records.write(payload(**changes), None, tmp_path)
+    assert not list(tmp_path.rglob("seed*"))
+
+
+def test_a_name_that_leaves_the_folder_is_refused(tmp_path):
+    with pytest.raises(RecordError, match="expected BENCHMARK/METHOD"):
+        records.write(payload() | {"experiment": "../../etc"}, None, tmp_path / "a" / "b")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_key_is_named(tmp_path):
+    incomplete = payload()
+    del incomplete["engine"]
+    with pytest.raises(RecordError, match="lacks engine"):
+        records.write(incomplete, None, tmp_path)
+
+
+def test_wrong_logits_are_not_written(tmp_path):
+    with pytest.raises(RecordError, match=r"found \[5, 4, 2\], \[5, 4, 2\] and \[5, 3\]"):
+        records.write(payload(), logits() | {"labels": np.zeros((5, 3), np.int64)}, tmp_path)
+    with pytest.raises(RecordError, match="found labels, masked"):
+        records.write(payload(), {"masked": logits()["masked"], "labels": logits()["labels"]}, tmp_path)
+
+
+def test_an_unfinished_run_may_have_unmeasured_rows(tmp_path):
+    rows = [[90.0, None, None], [None] * 3, [None] * 3]
+    unfinished = payload(
+        status="interrupted",
+        accuracy=rows,
+        task_seconds=[1.0],
+        evaluation_seconds=[1.0],
+        peak_memory_mb=[None],
+        validation=[],
+        target_distance=None,
+    )
+    record = records.read(records.write(unfinished, None, tmp_path))
+    assert not record.finished
+    assert np.isnan(record.accuracy[1:]).all()
+
+
+def test_a_changed_record_is_refused_and_left_out(tmp_path):
+    path = records.write(payload(), None, tmp_path)
+    path.write_text(path.read_text().replace("99.4", "99.9"))
+    with pytest.raises(RecordError, match="changed after it was written"):
+        records.read(path)
+    with pytest.warns(UserWarning, match="left out as not there: .*changed after it was written"):
+        assert records.find(NAME, experiments.get(NAME).config.hash, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not valid JSON"),
+        (b'{"schema": 1, "accuracy": [NaN]}', "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b"[1, 2]", "not a record of this project"),
+        (b'{"epochs": 3}', "not a record of this project"),
+        (b'{"schema": true}', "not a record of this project"),
+        (b'{"schema": 0}', "not a record of this project"),
+        (b'{"schema": 2}', "newer than 1"),
+    ],
+)
+def test_unreadable_foreign_and_newer_files_are_not_there(tmp_path, content, message):
+    good = records.write(payload(seed=2), None, tmp_path)
+    bad = good.with_name("seed1.json")
+    bad.write_bytes(content)
+    with pytest.raises(RecordError, match=message):
+        records.read(bad)
+    with pytest.warns(UserWarning, match=message):
+        found = records.find(NAME, experiments.get(NAME).config.hash, tmp_path)
+    assert [record.seed for record in found] == [2]
+    with pytest.warns(UserWarning, match=message):
+        assert list(records.to_frame([tmp_path])["seed"]) == [2]
+
+
+def test_a_record_in_the_wrong_place_is_not_there(tmp_path):
+    path = records.write(payload(), None, tmp_path)
+    path.rename(path.with_name("seed7.json"))
+    with pytest.warns(UserWarning, match="left out: it holds split_mnist/hypermask-t seed 1"):
+        assert records.find(NAME, experiments.get(NAME).config.hash, tmp_path) == []
+
+
+def test_damaged_logits_are_refused(tmp_path):
+    path = records.write(payload(), logits(), tmp_path)
+    beside = path.with_suffix(".npz")
+    beside.write_bytes(beside.read_bytes()[:-1] + b"x")
+    with pytest.raises(RecordError, match="SHA-256 differs"):
+        records.read(path).arrays()
+    beside.unlink()
+    with pytest.raises(RecordError, match="cannot be read"):
+        records.read(path).arrays()
+
+
+def test_find_and_load_sort_and_select_seeds():
+    for seed in (10, 2, 1):
+        records.write(payload(seed=seed), None, paths.records())
+    records.write(payload(seed=4), None, paths.runs())
+    assert [record.seed for record in records.load(NAME)] == [1, 2, 10]
+    assert [record.seed for record in records.load(NAME, seeds=[10, 1])] == [1, 10]
+    assert [record.seed for record in records.load(NAME, own=True)] == [4]
+    assert records.load("split_mnist/hypermask-f") == []
+
+
+def test_to_frame_has_one_row_per_run():
+    records.write(payload(seed=1), None, paths.records())
+    records.write(payload("split_mnist/hypermask-f", status="diverged"), None, paths.runs())
+    frame = records.to_frame()
+    assert list(frame["folder"]) == ["records", "runs"]
+    assert list(frame["experiment"]) == [NAME, "split_mnist/hypermask-f"]
+    assert frame["mean_accuracy"][0] == pytest.approx(99.2)
+    assert np.isnan(frame["mean_accuracy"][1])
+    assert frame["backward_transfer"][0] == pytest.approx(np.mean([9.0, 8.1, 7.2, 6.3]))
+    assert frame["training_seconds"][0] == 300.0
+    assert frame["device_name"][0] == "Test CPU"
+    assert frame["method.beta"][0] == 1e-3
+    assert frame["method.hypernetwork_hidden"][0] == "25,25"
+    assert records.to_frame([paths.build()]).empty
+
+
+def test_add_copies_runs_with_their_logits():
+    source = records.write(payload(), logits(), paths.runs())
+    (added,) = records.add([source])
+    assert added == records.location(paths.records(), NAME, experiments.get(NAME).config.hash, 1)
+    assert added.read_bytes() == source.read_bytes()
+    np.testing.assert_array_equal(records.read(added).arrays()["masked"], logits()["masked"])
+    assert records.add([source]) == []
+
+
+def test_add_takes_folders_and_archives(tmp_path):
+    for seed in (1, 2):
+        records.write(payload(seed=seed), logits(), paths.runs())
+    with tarfile.open(tmp_path / "runs.tar", "w") as tar:
+        tar.add(paths.runs(), "results/runs")
+        (tmp_path / "log.txt").write_text("not a record")
+        tar.add(tmp_path / "log.txt", "results/log.txt")
+    assert [path.name for path in records.add([tmp_path / "runs.tar"])] == ["seed1.json", "seed2.json"]
+    records.write(payload(seed=3), None, paths.runs())
+    assert [path.name for path in records.add([paths.runs()])] == ["seed3.json"]
+    assert records.load(NAME, seeds=[1])[0].arrays()["labels"].shape == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"status": "interrupted"}, "only finished runs are added"),
+        ({"overrides": ["beta=0.01"]}, "another configuration than the named one"),
+        ({"config_hash": "0" * 64}, "another configuration than the named one"),
+        ({"experiment": "split_mnist/hypermask-x"}, "unknown experiment"),
+    ],
+)
+def test_add_refuses_unfit_runs_whatever_the_reason(changes, message):
+    source = records.write(payload() | changes, None, paths.runs())
+    with pytest.raises(records.HyperMaskError, match=message):
+        records.add([source], force_reason="please")
+    assert not paths.records().exists()
+
+
+def test_add_refuses_all_if_one_is_unfit():
+    good = records.write(payload(seed=1), None, paths.runs())
+    bad = records.write(payload(seed=2, status="diverged"), None, paths.runs())
+    with pytest.raises(RecordError, match="seed 2 is diverged"):
+        records.add([good, bad])
+    assert not paths.records().exists()
+
+
+@pytest.mark.parametrize("dirty", [True, None])
+def test_an_unclean_tree_needs_a_reason_which_is_stored(dirty):
+    environment = payload()["environment"] | {"dirty": dirty}
+    source = records.write(payload(environment=environment), None, paths.runs())
+    with pytest.raises(RecordError, match="not come from a clean tree"):
+        records.add([source])
+    (added,) = records.add([source], force_reason="only a comment differed")
+    record = records.read(added)
+    assert record.payload["added_by_force"] == "only a comment differed"
+    assert records.add([source]) == []
+    added.unlink()
+    assert len(records.add([source, source], force_reason="only a comment differed")) == 1
+
+
+def test_another_record_of_the_same_run_needs_a_reason():
+    records.write(payload(), None, paths.records())
+    source = records.write(payload(engine="fused"), None, paths.runs())
+    with pytest.raises(RecordError, match="another record of split_mnist/hypermask-t seed 1 is there already"):
+        records.add([source])
+    (added,) = records.add([source], force_reason="trained with the faster engine")
+    assert records.read(added).payload["engine"] == "fused"
+
+
+def test_a_reason_that_was_not_needed_is_not_stored():
+    source = records.write(payload(), None, paths.runs())
+    (added,) = records.add([source], force_reason="just in case")
+    assert "added_by_force" not in records.read(added).payload
+
+
+def test_add_refuses_a_run_given_twice_differently(tmp_path):
+    first = records.write(payload(), None, paths.runs())
+    second = records.write(payload(engine="fused"), None, tmp_path / "other")
+    with pytest.raises(RecordError, match="given twice, differently"):
+        records.add([first, second])
+    assert len(records.add([first, first])) == 1
+
+
+def test_add_refuses_a_changed_run():
+    source = records.write(payload(), None, paths.runs())
+    source.write_text(source.read_text().replace("99.4", "99.9"))
+    with pytest.raises(RecordError, match="changed after it was written"):
+        records.add([source])
+    resealed(source, accuracy=[[99.0]], task_seconds=[1.0], evaluation_seconds=[1.0])
+    with pytest.raises(RecordError, match="one entry for each of the 1 tasks"):
+        records.add([source])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../split_mnist/hypermask-t/0123456789ab/seed1.json",
+        "/etc/seed1.json",
+        "a/../../../seed1.json",
+        "a\\seed1.json",
+    ],
+)
+def test_an_archive_that_points_elsewhere_is_refused(tmp_path, name):
+    with pytest.raises(RecordError, match=re.escape("path out of the archive; nothing was added")):
+        records.add([archive(tmp_path / "evil.tar", (name, b"{}"))])
+    assert not paths.records().exists()
+
+
+def test_an_archive_with_links_is_refused(tmp_path):
+    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+        with tarfile.open(tmp_path / "links.tar", "w") as tar:
+            info = tarfile.TarInfo("split_mnist/hypermask-t/0123456789ab/seed1.json")
+            info.type = kind
+            info.linkname = "/etc/passwd"
+            tar.addfile(info)
+        with pytest.raises(RecordError, match="a link, device or path out of the archive"):
+            records.add([tmp_path / "links.tar"])
+
+
+def test_sources_without_runs_are_named(tmp_path):
+    with pytest.raises(RecordError, match="does not exist"):
+        records.add([tmp_path / "nowhere"])
+    with pytest.raises(RecordError, match="holds no run"):
+        records.add([archive(tmp_path / "empty.tar", ("readme.txt", b"hello"))])
+    (tmp_path / "text.tar").write_text("no archive")
+    with pytest.raises(RecordError, match=r"not a readable \.tar archive"):
+        records.add([tmp_path / "text.tar"])
+    twice = "split_mnist/hypermask-t/0123456789ab/seed1.json"
+    with pytest.raises(RecordError, match="twice"):
+        records.add([archive(tmp_path / "twice.tar", (f"a/{twice}", b"{}"), (f"b/{twice}", b"{}"))])
+
+
+def test_reading_records_imports_neither_torch_nor_pandas():
+    program = (
+        "import sys, hypermask.records\n"
+        "print([n for n in ('torch', 'pandas', 'scipy', 'matplotlib') if n in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ)
+    assert ended.stdout.strip() == "[]"

@@ -1,0 +1,128 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+
+from hypermask import regenerate
+from hypermask.errors import HyperMaskError
+
+PARAMETERS = 'profile: str = "recorded"  # which records\n'
+
+
+def write_notebook(root: Path, stem: str, *sources: str, parameters: str = PARAMETERS) -> Path:
+    first = nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})
+    cells = [nbformat.v4.new_markdown_cell("# Title"), first, *map(nbformat.v4.new_code_cell, sources)]
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": regenerate.KERNELSPEC})
+    path = root / "notebooks" / f"{stem}.ipynb"
+    path.parent.mkdir(exist_ok=True)
+    nbformat.write(notebook, path)
+    return path
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def test_each_kind_of_failure_is_named_with_its_cell(root, capfd):
+    write_notebook(root, "good", "print(profile)")
+    write_notebook(root, "raises", "x = 1", "1 / 0")
+    write_notebook(root, "leaves", "import sys\nsys.exit(0)", "print('never')")
+    write_notebook(root, "dies", "import os\nos.kill(os.getpid(), 9)")
+    write_notebook(root, "other_parameters", "print(1)", parameters="seed: int = 1  # seed\n")
+    assert regenerate.regenerate(profile="smoke", jobs=2) == 1
+    errors = capfd.readouterr().err
+    assert "failed: raises, cell 4: ZeroDivisionError: division by zero" in errors
+    assert "failed: leaves, cell 3" in errors
+    assert "failed: dies, " in errors
+    assert "failed: other_parameters, parameters: there is no parameter profile" in errors
+    assert "good" not in errors
+    executed = root / "build/notebooks/smoke"
+    assert {path.name for path in executed.iterdir()} >= {"good.ipynb", "raises.ipynb", "leaves.ipynb"}
+    assert not [path for path in executed.iterdir() if path.name.startswith(".")]
+    outputs = [o for cell in nbformat.read(executed / "good.ipynb", 4).cells for o in cell.get("outputs", [])]
+    assert [output.text for output in outputs] == ["smoke\n"]
+
+
+def test_names_are_stems_item_ids_or_unique_prefixes(project_root, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(project_root))
+    known = {
+        "fig06_split_mnist_accuracy_matrix": "fig06_split_mnist_accuracy_matrix",
+        "fig06": "fig06_split_mnist_accuracy_matrix",
+        "table03": "table01_known_task_identity",
+        "table06": "table05_07_target_weight_distance",
+        "quick": "quickstart",
+    }
+    for name, stem in known.items():
+        assert regenerate.resolve([name]) == [stem]
+    assert regenerate.resolve(["table05", "table07"]) == ["table05_07_target_weight_distance"]
+    assert regenerate.resolve([]) == sorted(regenerate.notebooks())
+    with pytest.raises(HyperMaskError, match="no notebook or item is called 'figure6'"):
+        regenerate.resolve(["figure6"])
+    with pytest.raises(HyperMaskError, match=r"'fig0' fits fig02_.*, fig06_.*; give enough of the name"):
+        regenerate.resolve(["fig0"])
+    with pytest.raises(HyperMaskError, match="fig03 has no notebook in this version yet"):
+        regenerate.resolve(["fig03"])
+
+
+def test_wrong_profile_and_jobs_are_one_sentence(root):
+    with pytest.raises(HyperMaskError, match="unknown profile 'full'"):
+        regenerate.regenerate(profile="full")
+    with pytest.raises(HyperMaskError, match="jobs is 0; expected at least 1"):
+        regenerate.regenerate(jobs=0)
+
+
+def test_refresh_replaces_a_notebook_whole_and_cleans_it(root, capfd):
+    good = write_notebook(root, "good", "print(profile)", "6 * 7")
+    bad = write_notebook(root, "bad", "1 / 0")
+    before = bad.read_bytes()
+    assert regenerate.refresh_committed() == 1
+    assert bad.read_bytes() == before
+    assert "failed, and left as it was: bad, cell 3: ZeroDivisionError" in capfd.readouterr().err
+    notebook = json.loads(good.read_text())
+    assert notebook["metadata"] == {"kernelspec": regenerate.KERNELSPEC, "language_info": {"name": "python"}}
+    code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in code] == [1, 2, 3]
+    assert [cell["metadata"] for cell in code] == [{"tags": ["parameters"]}, {}, {}]
+    assert code[1]["outputs"][0]["text"] == ["recorded\n"]
+    assert code[2]["outputs"][0]["execution_count"] == 3
+    once = good.read_bytes()
+    regenerate.refresh_committed(["good"])
+    assert good.read_bytes() == once
+
+
+def test_refresh_refuses_a_notebook_that_shows_own_runs(root):
+    changed = PARAMETERS + "own_runs: bool = True  # yours\n"
+    write_notebook(root, "changed", "print(1)", parameters=changed)
+    with pytest.raises(HyperMaskError, match=r"changed\.ipynb has own_runs = True; a committed notebook keeps False"):
+        regenerate.refresh_committed()
+
+
+@pytest.mark.parametrize("request_to_end", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_kernel_and_no_half_written_file(root, request_to_end):
+    says_who = "import os, time\nopen(os.environ['MARK'], 'w').write(str(os.getpid()))"
+    write_notebook(root, "sleeps", says_who + "\ntime.sleep(300)")
+    mark = root / "kernel"
+    launcher = "from hypermask import regenerate; regenerate.regenerate()"
+    package = str(Path(regenerate.__file__).resolve().parent.parent)
+    environment = os.environ | {"MARK": str(mark), "PYTHONPATH": package}
+    process = subprocess.Popen(
+        [sys.executable, "-c", launcher], env=environment, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+    deadline = time.monotonic() + 60
+    while not (mark.exists() and mark.read_text()):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(request_to_end)
+    assert process.wait(30) != 0
+    kernel = int(mark.read_text())
+    assert not psutil.pid_exists(kernel) or psutil.Process(kernel).status() == psutil.STATUS_ZOMBIE
+    assert list((root / "build/notebooks/recorded").iterdir()) == []
