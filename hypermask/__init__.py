@@ -12,9 +12,14 @@ _HOME = {
     "HyperMaskError": "errors",
     "Method": "methods",
     "TrainingConfig": "config",
+    "cifar100_tasks": "benchmarks",
+    "made_shapes": "benchmarks",
     "permuted_mnist": "benchmarks",
+    "split_cifar100": "benchmarks",
+    "split_cifar100_5x20": "benchmarks",
     "split_digits": "benchmarks",
     "split_mnist": "benchmarks",
+    "tiny_imagenet": "benchmarks",
     "train": "training",
 }
 

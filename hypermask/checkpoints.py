@@ -1,14 +1,22 @@
-"""Weights on disk: safetensors, written whole or not at all."""
+"""Weights on disk - safetensors, written whole or not at all - and the checkpoints from which a stopped run goes on."""
 
 from __future__ import annotations
 
 import json
+import shutil
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from hypermask.files import write_atomic
+
+# A checkpoint that turns out damaged leaves the one before it.
+KEPT_STATES = 2
+
+Layers = dict[str, torch.Tensor]
 
 
 def weights_path(record: Path, task: int) -> Path:
@@ -22,3 +30,71 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, 
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     write_atomic(path, save(plain, metadata={"facts": json.dumps(facts)}))
+
+
+def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """Read `save_tensors` back.  FileNotFoundError if the file is not there, ValueError if it is damaged or foreign."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            facts = json.loads(file.metadata()["facts"])
+            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118 (no mapping)
+    except (SafetensorError, KeyError, TypeError) as error:
+        raise ValueError(f"{path.name} is no readable weights file ({error})") from None
+
+
+@dataclass(frozen=True)
+class State:
+    """A run after some tasks.  finished: how many.  history: what was measured, JSON-plain.  layers: one entry per
+    task."""
+
+    finished: int
+    weights: dict[str, torch.Tensor]
+    history: dict[str, Any]
+    layers: list[Layers]
+
+
+class Checkpoints:
+    """The checkpoints of one run, in the folder `seedN.partial` beside the record to be.
+
+    identity: everything that decides the run's numbers; a checkpoint of another identity is left aside.
+    """
+
+    def __init__(self, record: Path, identity: dict[str, Any]) -> None:
+        self._folder, self._identity = record.with_name(f"{record.stem}.partial"), identity
+
+    def save(self, state: State) -> None:
+        """Keep the state after its last finished task; of older states only the shared layers and one state stay."""
+        save_tensors(self._layers(state.finished), state.layers[-1], {})
+        facts = {"identity": self._identity, "finished": state.finished, "history": state.history}
+        save_tensors(self._state(state.finished), state.weights, facts)
+        self._state(state.finished - KEPT_STATES).unlink(missing_ok=True)
+
+    def latest(self) -> State | None:
+        """The newest whole state of this run; None if there is none, or only of other code or settings (with a
+        warning)."""
+        found = sorted(self._folder.glob("state*.safetensors"), key=lambda path: int(path.stem[5:]), reverse=True)
+        for path in found:
+            try:
+                weights, facts = load_tensors(path)
+                if facts["identity"] != self._identity:
+                    reason = "it was made by other code, settings or library versions"
+                    break
+                layers = [load_tensors(self._layers(task))[0] for task in range(1, facts["finished"] + 1)]
+                return State(facts["finished"], weights, facts["history"], layers)
+            except (ValueError, FileNotFoundError) as error:
+                reason = str(error)
+        if found:
+            warnings.warn(f"the checkpoint in {self._folder.name} is left aside: {reason}.", stacklevel=2)
+        return None
+
+    def remove(self) -> None:
+        """Delete the checkpoints: the record is written."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _state(self, finished: int) -> Path:
+        return self._folder / f"state{finished}.safetensors"
+
+    def _layers(self, task: int) -> Path:
+        return self._folder / f"layers{task}.safetensors"

@@ -1,4 +1,4 @@
-"""The command line: `hypermask run | regenerate | status | verify | records | data | notebooks`.
+"""The command line: `hypermask run | infer | regenerate | status | verify | records | data | bench | notebooks`.
 
 Bad input ends with one sentence on standard error and status 2.
 """
@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from hypermask import __version__, experiments
 from hypermask.errors import HyperMaskError
@@ -30,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"hypermask: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("hypermask: stopped; nothing half-written is left.", file=sys.stderr)
+        print(
+            "hypermask: stopped; nothing half-written is left (`run` goes on from its last finished task).",
+            file=sys.stderr,
+        )
         return 130
     except BrokenPipeError:
         # The reader of our output (head, less) has gone; there is nobody left to tell.
@@ -44,42 +48,73 @@ def run(options: argparse.Namespace) -> int:
     repeated = {seed for seed in options.seed if options.seed.count(seed) > 1}
     if repeated:
         raise HyperMaskError(f"seed {repeated.pop()} is given twice; give each seed once.")
-    from hypermask import metrics, paths, records, training
+    from hypermask import paths, records
 
-    for seed in options.seed:
-        mine = records.find(experiment.name, experiment.config.hash, paths.runs(), [seed])
-        if mine and mine[0].finished and not options.force:
-            record, word = mine[0], "was there already (--force trains it again)"
-        else:
-            record, word = (
-                training.run_experiment(
-                    experiment,
-                    seed,
-                    root=paths.runs(),
-                    device=options.device,
-                    engine=options.engine,
-                    evaluate_every=options.evaluate_every,
-                    logits_per_task=options.logits_per_task,
-                    keep_weights=options.keep_weights,
-                    overwrite=True,
-                ),
-                "is written",
-            )
-        place = os.path.relpath(record.path)
-        if record.finished:
-            accuracy = metrics.mean_accuracy(record.accuracy)
-            print(f"{experiment.name} seed {seed}: mean accuracy {accuracy:.2f} %; {place} {word}")
-        else:
-            print(f"{experiment.name} seed {seed}: {record.status}, no mean; {place} {word}")
+    mine = records.find(experiment.name, experiment.config.hash, paths.runs(), options.seed)
+    there = [] if options.force else [record for record in mine if record.finished]
+    for record in there:
+        lacking = set(options.infer) - set(record.payload["inference"] or ())
+        hint = ", `infer` reads its kept weights" if lacking else ""
+        print(_told(record, f"was there already (--force trains it again{hint})"))
+    seeds = [seed for seed in options.seed if seed not in {record.seed for record in there}]
+    if not seeds:
+        return 0
+    from hypermask.side_by_side import run_seeds
+
+    trained = run_seeds(
+        experiment,
+        seeds,
+        root=paths.runs(),
+        device=options.device,
+        engine=options.engine,
+        evaluate_every=options.evaluate_every,
+        logits_per_task=options.logits_per_task,
+        keep_weights=options.keep_weights,
+        infer=tuple(options.infer),
+        overwrite=True,
+    )
+    for record in trained:
+        print(_told(record, "is written"), flush=True)
+    return 0
+
+
+def _told(record: Any, word: str) -> str:
+    from hypermask import metrics
+
+    result = f"mean accuracy {metrics.mean_accuracy(record.accuracy):.2f} %" if record.finished else record.status
+    line = f"{record.experiment} seed {record.seed}: {result}; {os.path.relpath(record.path)} {word}"
+    return "\n".join([line, *_inferred(record)])
+
+
+def _inferred(record: Any) -> list[str]:
+    """A line for each procedure and reading that the record holds."""
+    return [
+        f"  {procedure}, {reading}: class {values['class_accuracy'][-1]:.2f} % after the last task, "
+        f"{sum(values['class_accuracy']) / record.tasks:.2f} % on average; task {values['task_accuracy'][-1]:.2f} %"
+        for procedure, readings in (record.payload["inference"] or {}).items()
+        if procedure != "environment"
+        for reading, values in readings.items()
+    ]
+
+
+def infer(options: argparse.Namespace) -> int:
+    """Classify without the task's identity, from the weights a run in runs/ kept; its record gets the result."""
+    from hypermask import inference
+
+    print(_told(inference.infer(options.run, options.procedures, options.device), "is written"))
     return 0
 
 
 def regenerate(options: argparse.Namespace) -> int:
     """Run notebooks, all by default, in a profile; with all of them, end with the closing table."""
-    from hypermask import status
+    from hypermask import items, status
     from hypermask.regenerate import regenerate as run_notebooks
 
-    failed = run_notebooks(options.names, options.profile, options.jobs)
+    if options.own_runs:
+        names = options.names or [item.id for item in items.ITEMS if item.runs]
+        failed = run_notebooks(names, options.profile, options.jobs, {"own_runs": True})
+    else:
+        failed = run_notebooks(options.names, options.profile, options.jobs)
     if not options.names and options.profile != "smoke":
         print(f"\n{status.closing_table()}")
     return failed
@@ -141,6 +176,43 @@ def add_records(options: argparse.Namespace) -> int:
     return 0
 
 
+def bench(options: argparse.Namespace) -> int:
+    """Time an iteration of a plain reference loop, of the eager and of the fused engine, on a machine at rest."""
+    from hypermask import bench as benches
+    from hypermask import times
+
+    measured = benches.run(options.benchmark, options.tasks, device=options.device, iterations=options.iterations)
+    print(json.dumps(measured) if options.json else f"{times.describe(measured)}\n\n{times.growth(measured)}")
+    if options.save:
+        print(f"{os.path.relpath(benches.save(measured))} is written", file=sys.stderr)
+    return 0
+
+
+def sweep(options: argparse.Namespace) -> int:
+    """List, and train into runs/, what items of the paper lack."""
+    from hypermask import paths, sweeps
+
+    listed = sweeps.jobs(options.names)
+    print(sweeps.render(listed), flush=True)
+    if options.dry_run or not any(job.missing for job in listed):
+        return 0
+    from hypermask.side_by_side import run_seeds
+
+    for job in listed:
+        if job.missing:
+            for record in run_seeds(
+                job.experiment,
+                job.missing,
+                root=paths.runs(),
+                device=options.device,
+                engine=options.engine,
+                infer=job.infer,
+                overwrite=True,
+            ):
+                print(_told(record, "is written"), flush=True)
+    return 0
+
+
 def data(options: argparse.Namespace) -> int:
     """What data is bundled, found, missing or damaged, and how to get it."""
     from hypermask.benchmarks import data
@@ -171,6 +243,14 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--force", action="store_true", help="train again what is in runs/ already")
     command.add_argument("--keep-weights", action="store_true", help="write the weights after each task beside the run")
     command.add_argument(
+        "--infer",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PROCEDURE",
+        help="ent, fecam: also classify without the task's identity, after each task",
+    )
+    command.add_argument(
         "--evaluate-every",
         type=int,
         default=1000,
@@ -186,6 +266,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     _data_root(command)
 
+    command = _command(commands, "infer", infer)
+    command.add_argument("run", type=Path, metavar="RUN", help="a run's JSON file in runs/, made with --keep-weights")
+    command.add_argument(
+        "--procedures", nargs="+", default=["ent", "fecam"], metavar="PROCEDURE", help="default: ent fecam"
+    )
+    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    _data_root(command)
+
     command = _command(commands, "regenerate", regenerate)
     command.add_argument(
         "names",
@@ -199,6 +287,9 @@ def _parser() -> argparse.ArgumentParser:
         help="recorded: from committed records (default); paper: train what is missing; smoke: tiny runs into build/",
     )
     command.add_argument("--jobs", type=int, default=1, metavar="N", help="notebooks at a time (default: 1)")
+    command.add_argument(
+        "--own-runs", action="store_true", help="show your own runs beside the shipped ones, in build/own/"
+    )
 
     command = _command(commands, "notebooks", notebooks)
     command.add_argument("names", nargs="*", metavar="NAME", help="as for regenerate; all by default")
@@ -207,6 +298,13 @@ def _parser() -> argparse.ArgumentParser:
     form = command.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the items as JSON")
     form.add_argument("--csv", action="store_true", help="every run as one row of CSV")
+
+    command = _command(commands, "sweep", sweep)
+    command.add_argument("names", nargs="+", metavar="NAME", help="items (fig15, table09), or all")
+    command.add_argument(
+        "--dry-run", action="store_true", help="only list: what is there, what is missing, what it takes"
+    )
+    _device(command)
 
     command = _command(commands, "verify", verify)
     command.add_argument("record", nargs="+", type=Path, metavar="RECORD", help="a record's JSON file")
@@ -224,6 +322,16 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     _data_root(_command(commands, "data", data))
+
+    command = _command(commands, "bench", bench)
+    command.add_argument("benchmark", metavar="BENCHMARK", help="split_mnist or permuted_mnist")
+    command.add_argument(
+        "--tasks", type=int, nargs="+", metavar="N", help="tasks to measure, from 1 (default: the first and the last)"
+    )
+    command.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    command.add_argument("--iterations", type=int, default=30, metavar="N", help="measured of each (default: 30)")
+    command.add_argument("--json", action="store_true", help="as JSON")
+    command.add_argument("--save", action="store_true", help="write it to records/bench/, for table 12's notebook")
     return parser
 
 

@@ -15,27 +15,34 @@ import dataclasses
 import difflib
 import hashlib
 import json
+import math
 import typing
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from hypermask.errors import HyperMaskError
+
+STEMS = ("conv3", "conv3-pool", "conv7-pool")
 
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
     """A sequence of tasks.
 
-    name: `permuted_mnist`, `split_mnist`, `split_digits`.  tasks: how many.  validation: training images of a task set
-    aside for validation.  augment: random crops, where the benchmark has them.
+    name: `permuted_mnist`, `split_mnist`, `split_cifar100`, `split_cifar100_5x20`, `tiny_imagenet`; toys:
+    `split_digits`, `made_shapes`.  tasks: how many.  validation: training images of a task set aside for validation.
+    augment: whether training images are augmented, where the benchmark does.  normalise: False leaves pixels in [0, 1]
+    where the benchmark leaves the choice.  first_task_permuted: False leaves the first task of permuted MNIST as it is.
     """
 
     name: str
     tasks: int
     validation: int
     augment: bool = False
+    normalise: bool = field(default=True, metadata={"before": True})
+    first_task_permuted: bool = field(default=True, metadata={"before": True})
 
     def __post_init__(self) -> None:
         _check(self, "tasks", self.tasks >= 1, "at least 1")
@@ -49,6 +56,12 @@ class HyperMaskConfig:
     trainable_target: theta_train; False is the paper's F variant.  beta, lam: weights of L_output and L_target.  p:
     sparsity, percent of each masked tensor set to zero.  l1: L_target `masked` by the current task's mask or `plain`.
     output_regularizer: `paper` weighs the sum over previous tasks by beta/(t-1), `released-code` by beta/(t-1)^2.
+
+    target: `mlp`, with target_hidden its layer widths, or `resnet18`, with the numbers of maps of its stem and its four
+    groups.  target_stem: how a ResNet-18 begins: `conv3`, a 3x3 convolution; `conv3-pool`, max pooling after it;
+    `conv7-pool`, a 7x7 convolution of stride 2 and max pooling.  batch_stats: with whose statistics batch-norm layers
+    predict: `batch`, of the images predicted together, or `task`, of the task's training images, kept when the task is
+    learned.
     """
 
     target: str
@@ -62,6 +75,8 @@ class HyperMaskConfig:
     p: float
     l1: str = "masked"
     output_regularizer: str = "paper"
+    target_stem: str = field(default="none", metadata={"before": "none"})
+    batch_stats: str = field(default="batch", metadata={"before": "batch"})
     name: str = "hypermask"
 
     def __post_init__(self) -> None:
@@ -84,6 +99,58 @@ class HyperMaskConfig:
             self.output_regularizer in ("paper", "released-code"),
             "paper or released-code",
         )
+        _check_resnet(self)
+        _check(self, "batch_stats", self.batch_stats in ("batch", "task"), "batch or task")
+
+
+@dataclass(frozen=True)
+class HNETConfig:
+    """HNET, a baseline: a chunked hypernetwork that generates the weights of the target network.
+
+    chunk_size: how many of the target's weights and biases one pass generates.  chunk_embedding_size: of the input that
+    says which.  beta: weight of the distance between outputs for previous tasks, divided by their number.
+    """
+
+    target_hidden: tuple[int, ...]
+    embedding_size: int
+    chunk_embedding_size: int
+    chunk_size: int
+    hypernetwork_hidden: tuple[int, ...]
+    hypernetwork_activation: str
+    beta: float
+    target_activation: str = "relu"
+    name: str = "hnet"
+
+    def __post_init__(self) -> None:
+        for key in ("embedding_size", "chunk_embedding_size", "chunk_size"):
+            _check(self, key, getattr(self, key) >= 1, "at least 1")
+        for key in ("target_hidden", "hypernetwork_hidden"):
+            _check(self, key, all(n >= 1 for n in getattr(self, key)), "positive layer widths")
+        for key in ("target_activation", "hypernetwork_activation"):
+            _check(self, key, getattr(self, key) in ("relu", "elu"), "relu or elu")
+        _check(self, "beta", self.beta >= 0, "at least 0")
+
+
+@dataclass(frozen=True)
+class WSNConfig:
+    """WSN, a baseline: a binary mask per task over weights that are frozen once used.
+
+    target, target_hidden, target_stem: as in `HyperMaskConfig`.  c: percent of each tensor's weights that a task's mask
+    keeps.
+    """
+
+    target: str
+    target_hidden: tuple[int, ...]
+    target_activation: str
+    c: float
+    target_stem: str = field(default="none", metadata={"before": "none"})
+    name: str = "wsn"
+
+    def __post_init__(self) -> None:
+        _check(self, "target_hidden", all(n >= 1 for n in self.target_hidden), "positive layer widths")
+        _check(self, "target_activation", self.target_activation in ("relu", "elu"), "relu or elu")
+        _check(self, "c", 0 < self.c <= 100, "a percentage above 0, up to 100")
+        _check_resnet(self)
 
 
 @dataclass(frozen=True)
@@ -127,7 +194,8 @@ class TrainingConfig:
         )
 
 
-METHODS: dict[str, type] = {"hypermask": HyperMaskConfig}
+MethodConfig = HyperMaskConfig | HNETConfig | WSNConfig
+METHODS: dict[str, type] = {"hypermask": HyperMaskConfig, "hnet": HNETConfig, "wsn": WSNConfig}
 
 
 @dataclass(frozen=True)
@@ -135,7 +203,7 @@ class Config:
     """One run's resolved configuration, without its seed."""
 
     benchmark: BenchmarkConfig
-    method: HyperMaskConfig
+    method: MethodConfig
     training: TrainingConfig
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
@@ -181,6 +249,8 @@ class Config:
             if key not in homes:
                 close = difflib.get_close_matches(key, homes, n=3) or sorted(homes)
                 raise HyperMaskError(f"unknown key {key!r} in {assignment!r}; did you mean {', '.join(close)}?")
+            if key in changes[homes[key]]:
+                raise HyperMaskError(f"{key} is given twice; give each key once.")
             changes[homes[key]][key] = _parse(type(getattr(self, homes[key])), key, text)
         # Lengths exclude each other: setting one clears the other, so that `--set epochs=1` works on any experiment.
         lengths = changes["training"].keys() & {"iterations", "epochs"}
@@ -192,10 +262,14 @@ class Config:
 def section_to_dict(section: Any) -> dict[str, Any]:
     """One part of a configuration as a JSON-plain dictionary, without fields at their `before` value."""
     values = {}
+    hints = typing.get_type_hints(type(section))
     for f in dataclasses.fields(section):
         value = getattr(section, f.name)
         if "before" in f.metadata and value == f.metadata["before"]:
             continue
+        if hints[f.name] is float:
+            # 1 and 1.0 are one value, but not the same JSON.
+            value = float(value)
         values[f.name] = list(value) if isinstance(value, tuple) else value
     return values
 
@@ -209,7 +283,9 @@ def section_from_dict(section: type, values: dict[str, Any]) -> Any:
     missing = [f.name for f in dataclasses.fields(section) if f.default is dataclasses.MISSING and f.name not in values]
     if missing:
         raise HyperMaskError(f"the configuration lacks {', '.join(missing)}; give a value for each.")
-    return section(**{key: _coerce(hints[key], key, value) for key, value in values.items()})
+    # What is left out of the JSON had the value from before the field, whatever its default is today.
+    before = {f.name: f.metadata["before"] for f in dataclasses.fields(section) if "before" in f.metadata}
+    return section(**before | {key: _coerce(hints[key], key, value) for key, value in values.items()})
 
 
 def _coerce(hint: Any, key: str, value: Any) -> Any:
@@ -218,7 +294,7 @@ def _coerce(hint: Any, key: str, value: Any) -> Any:
     if value is None and type(None) in options:
         return None
     kind = next(option for option in options if option is not type(None))
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
         return value
@@ -253,6 +329,14 @@ def _describe(hint: Any) -> str:
         int | None: "a whole number",
     }
     return names.get(hint, "whole numbers separated by commas")
+
+
+def _check_resnet(section: HyperMaskConfig | WSNConfig) -> None:
+    if section.target == "resnet18":
+        _check(section, "target_hidden", len(section.target_hidden) == 5, "the maps of the stem and of four groups")
+        _check(section, "target_stem", section.target_stem in STEMS, f"{', '.join(STEMS[:-1])} or {STEMS[-1]}")
+    else:
+        _check(section, "target_stem", section.target_stem == "none", "none unless the target is resnet18")
 
 
 def _check(section: Any, key: str, holds: bool, expected: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -9,6 +11,15 @@ import torch.nn.functional as F
 from hypermask.benchmarks.base import Benchmark, Split
 from hypermask.methods.base import Method
 from hypermask.seeds import generator
+
+# Images per batch where the task's identity is inferred, as in the released code.
+BATCH = 2000
+
+
+def in_batches(benchmark: Benchmark, task: int, split: Split) -> Iterator[torch.Tensor]:
+    """Network inputs [up to 2000, *input_shape] for the images of a split of `task`, in their order, not augmented."""
+    for images in split.images.split(BATCH):
+        yield benchmark.prepare(images, task)
 
 
 @torch.no_grad()

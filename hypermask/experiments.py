@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hypermask.config import BenchmarkConfig, Config, HyperMaskConfig, TrainingConfig
+from hypermask.config import BenchmarkConfig, Config, HNETConfig, HyperMaskConfig, TrainingConfig, WSNConfig
 from hypermask.errors import HyperMaskError
 
 APPENDIX = "appendix, Architecture details"
@@ -48,6 +48,7 @@ _MLP_PLACES = {
     "lr_floor": "no scheduler here",
     "epochs": "the length is given in iterations",
 }
+_TRAINING_UNUSED = ("scheduler", "lr_factor", "lr_patience", "lr_floor", "epochs")
 
 _NAMED_IN_APPENDIX = (
     *("tasks", "validation", "augment", "target_hidden", "trainable_target", "embedding_size", "hypernetwork_hidden"),
@@ -100,6 +101,141 @@ _SPLIT_PLACES = _places(
 )
 
 
+_CIFAR = HyperMaskConfig(
+    target="resnet18",
+    target_hidden=(16, 16, 32, 64, 128),
+    target_activation="relu",
+    target_stem="conv3-pool",
+    trainable_target=True,
+    embedding_size=48,
+    hypernetwork_hidden=(100, 100),
+    beta=0.1,
+    lam=1.0,
+    p=15.0,
+    l1="plain",
+)
+_CIFAR_FIXED = replace(_CIFAR, trainable_target=False, lam=0.0, p=0.0)
+_CIFAR_TRAINING = TrainingConfig(
+    batch_size=64, lr=1e-3, epochs=200, scheduler="plateau", model_choice="lowest-validation-loss"
+)
+_TINY = replace(_CIFAR, embedding_size=256, hypernetwork_hidden=(200, 200), beta=10.0, lam=0.1)
+_TINY_FIXED = replace(_TINY, trainable_target=False, beta=1.0, lam=0.0, p=70.0)
+_TINY_TRAINING = replace(_CIFAR_TRAINING, batch_size=16, lr=1e-4, epochs=10)
+
+
+def _resnet_places(paragraph: str, **special: str) -> dict[str, str]:
+    where, network = f"{APPENDIX}, {paragraph}", f"{APPENDIX}, CIFAR-100"
+    keys = (
+        *("tasks", "validation", "trainable_target", "embedding_size", "hypernetwork_hidden", "beta", "lam", "p", "l1"),
+        *("batch_size", "lr", "epochs", "scheduler", "lr_factor", "lr_patience", "lr_floor", "model_choice"),
+    )
+    return {
+        **dict.fromkeys(keys, where),
+        "lam": f"{where}; a fixed target has no L_target",
+        "lr_patience": f"{where} (halved at the sixth epoch in a row without improvement)",
+        "target": f"{network} (ResNet-18)",
+        "target_hidden": f"{network} (16 maps, then four groups of 16, 32, 64 and 128)",
+        "target_activation": "not named; ReLU as in the ResNet-18 the paper cites",
+        "target_stem": f"{network} (one convolution and one max pooling; 3x3, since 7x7 did worse in first trials)",
+        "batch_stats": f"{network} (statistics of the batch, at evaluation too)",
+        "output_regularizer": "sec. 3, L_output",
+        "iterations": "the length is given in epochs",
+        **special,
+    }
+
+
+_CIFAR_PLACES = _resnet_places(
+    "CIFAR-100, Known task identity",
+    augment=f"{APPENDIX}, CIFAR-100, Known task identity (as in hypnettorch: mirrored, cropped after padding by 4)",
+)
+_CIFAR_5X20_PLACES = _resnet_places(
+    "CIFAR-100, Known task identity (the same for unknown task identity)",
+    tasks=f"{APPENDIX}, CIFAR-100, Unknown task identity (five tasks of 20 classes, in the order of FeCAM)",
+    validation="50 per class, as for ten tasks",
+    augment=f"{APPENDIX}, CIFAR-100, Unknown task identity (as in FeCAM: crop, mirror, brightness, AutoAugment)",
+)
+_TINY_PLACES = _resnet_places(
+    "Tiny ImageNet",
+    augment=f"{APPENDIX}, Tiny ImageNet (random cropping, of 64 after padding by 4 here, and mirroring)",
+)
+
+
+# The baselines that are run live.
+_HNET_SPLIT = HNETConfig(
+    target_hidden=(400, 400),
+    embedding_size=96,
+    chunk_embedding_size=96,
+    chunk_size=42000,
+    hypernetwork_hidden=(10, 10),
+    hypernetwork_activation="relu",
+    beta=0.01,
+)
+_HNET_PERMUTED = HNETConfig(
+    target_hidden=(1000, 1000),
+    embedding_size=24,
+    chunk_embedding_size=8,
+    chunk_size=78000,
+    hypernetwork_hidden=(25, 25),
+    hypernetwork_activation="elu",
+    beta=0.1,
+)
+_WSN_MLP = WSNConfig(target="mlp", target_hidden=(100, 100), target_activation="relu", c=30.0)
+_WSN_MLP_TRAINING = TrainingConfig(
+    batch_size=10, lr=1e-3, epochs=5, scheduler="plateau", model_choice="lowest-validation-loss"
+)
+
+
+_WSN_RESNET = WSNConfig(
+    target="resnet18",
+    target_hidden=_CIFAR.target_hidden,
+    target_activation=_CIFAR.target_activation,
+    c=50.0,
+    target_stem=_CIFAR.target_stem,
+)
+
+
+def _hnet_places(figure: int) -> dict[str, str]:
+    where = f"caption of figure {figure}: the default setting of HNET, whose values the paper does not list"
+    ours = "as for HyperMask, since the paper does not say"
+    keys = (
+        *("augment", "normalise", "first_task_permuted", "target_hidden", "target_activation", "embedding_size"),
+        *("chunk_embedding_size", "chunk_size", "hypernetwork_hidden", "hypernetwork_activation", "beta"),
+        *("batch_size", "lr", "iterations"),
+    )
+    special = {"tasks": "sec. 4", "validation": ours, "model_choice": ours}
+    return {key: _MLP_PLACES[key] for key in _TRAINING_UNUSED} | dict.fromkeys(keys, where) | special
+
+
+_WSN = "the protocol of WSN (Kang et al., 2022), from where the paper quotes its values"
+_WSN_MLP_PLACES = {
+    "tasks": "sec. 4",
+    "validation": f"10 % of the training images, {_WSN}",
+    "augment": f"{APPENDIX}, Permuted MNIST",
+    "target": _WSN,
+    "target_hidden": f"100, 100 without biases, {_WSN}",
+    "target_activation": _WSN,
+    "c": "table 4 (30 %, the highest of table 3; the others are --set c=3, 5, 10, 50, 70)",
+    **dict.fromkeys(("batch_size", "lr", "epochs", "scheduler", "lr_factor", "lr_patience", "lr_floor"), _WSN),
+    "iterations": "the length is given in epochs",
+    "model_choice": "as for WSN with ResNet-18, since the paper does not say",
+}
+
+
+def _wsn_resnet_places(paragraph: str, hypermask: Mapping[str, str]) -> dict[str, str]:
+    where = f"{APPENDIX}, {paragraph}, last paragraph"
+    as_hypermask = (
+        *("tasks", "target", "target_hidden", "target_activation", "target_stem"),
+        *("batch_size", "lr", "epochs", "scheduler", "lr_factor", "lr_patience", "lr_floor", "iterations"),
+    )
+    return {
+        **{key: hypermask[key] for key in as_hypermask},
+        "validation": f"{where} (a share of the training images)",
+        "augment": "the paper names none for WSN",
+        "c": where,
+        "model_choice": "as for HyperMask, since the paper does not say",
+    }
+
+
 def _permuted(tasks: int) -> BenchmarkConfig:
     return BenchmarkConfig(name="permuted_mnist", tasks=tasks, validation=5000)
 
@@ -140,9 +276,112 @@ _ALL = (
         seeds=(1, 2, 3),
         places=_PERMUTED_PLACES,
     ),
+    Experiment(
+        name="split_cifar100/hypermask-t",
+        title="HyperMask-T on Split CIFAR-100, 10 tasks",
+        config=Config(BenchmarkConfig("split_cifar100", 10, validation=500, augment=True), _CIFAR, _CIFAR_TRAINING),
+        seeds=(1, 2, 3, 4, 5),
+        places=_CIFAR_PLACES,
+    ),
+    Experiment(
+        name="split_cifar100/hypermask-f",
+        title="HyperMask-F on Split CIFAR-100, 10 tasks",
+        config=Config(
+            BenchmarkConfig("split_cifar100", 10, validation=500, augment=True), _CIFAR_FIXED, _CIFAR_TRAINING
+        ),
+        seeds=(1, 2, 3, 4, 5),
+        places=_CIFAR_PLACES,
+    ),
+    Experiment(
+        name="split_cifar100_5x20/hypermask-t",
+        title="HyperMask-T on CIFAR-100, 5 tasks of 20 classes",
+        config=Config(
+            BenchmarkConfig("split_cifar100_5x20", 5, validation=1000, augment=True), _CIFAR, _CIFAR_TRAINING
+        ),
+        seeds=(1, 2, 3, 4, 5),
+        places=_CIFAR_5X20_PLACES,
+    ),
+    Experiment(
+        name="split_cifar100_5x20/hypermask-f",
+        title="HyperMask-F on CIFAR-100, 5 tasks of 20 classes",
+        config=Config(
+            BenchmarkConfig("split_cifar100_5x20", 5, validation=1000, augment=True), _CIFAR_FIXED, _CIFAR_TRAINING
+        ),
+        seeds=(1, 2, 3, 4, 5),
+        places=_CIFAR_5X20_PLACES,
+    ),
+    Experiment(
+        name="tiny_imagenet/hypermask-t",
+        title="HyperMask-T on Tiny ImageNet, 40 tasks",
+        config=Config(BenchmarkConfig("tiny_imagenet", 40, validation=250, augment=True), _TINY, _TINY_TRAINING),
+        seeds=(1, 2, 3, 4, 5),
+        places=_TINY_PLACES,
+    ),
+    Experiment(
+        name="tiny_imagenet/hypermask-f",
+        title="HyperMask-F on Tiny ImageNet, 40 tasks",
+        config=Config(BenchmarkConfig("tiny_imagenet", 40, validation=250, augment=True), _TINY_FIXED, _TINY_TRAINING),
+        seeds=(1, 2, 3, 4, 5),
+        places=_TINY_PLACES,
+    ),
+    Experiment(
+        name="split_mnist/hnet",
+        title="HNET on Split MNIST, 5 tasks",
+        config=Config(
+            BenchmarkConfig("split_mnist", 5, validation=1000, normalise=False), _HNET_SPLIT, _SPLIT_TRAINING
+        ),
+        seeds=(1, 2, 3, 4, 5),
+        places=_hnet_places(figure=6),
+    ),
+    Experiment(
+        name="permuted_mnist_10/hnet",
+        title="HNET on Permuted MNIST, 10 tasks",
+        config=Config(
+            replace(_permuted(10), first_task_permuted=False), _HNET_PERMUTED, replace(_PERMUTED_TRAINING, lr=1e-4)
+        ),
+        seeds=(1, 2, 3, 4, 5),
+        places=_hnet_places(figure=8),
+    ),
+    Experiment(
+        name="permuted_mnist_10/wsn",
+        title="WSN on Permuted MNIST, 10 tasks",
+        config=Config(replace(_permuted(10), validation=6000), _WSN_MLP, _WSN_MLP_TRAINING),
+        seeds=(1, 2, 3, 4, 5),
+        places=_WSN_MLP_PLACES,
+    ),
+    Experiment(
+        name="split_cifar100/wsn",
+        title="WSN on Split CIFAR-100, 10 tasks",
+        config=Config(BenchmarkConfig("split_cifar100", 10, validation=250), _WSN_RESNET, _CIFAR_TRAINING),
+        seeds=(1, 2, 3, 4, 5),
+        places=_wsn_resnet_places("CIFAR-100, Known task identity", _CIFAR_PLACES),
+    ),
+    Experiment(
+        name="tiny_imagenet/wsn",
+        title="WSN on Tiny ImageNet, 40 tasks",
+        config=Config(BenchmarkConfig("tiny_imagenet", 40, validation=250), _WSN_RESNET, _TINY_TRAINING),
+        seeds=(1, 2, 3, 4, 5),
+        places=_wsn_resnet_places("Tiny ImageNet", _TINY_PLACES),
+    ),
 )
 
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
+
+
+# Narrow networks for the smoke profile.
+_NARROW = {
+    HyperMaskConfig: {"target_hidden": (32, 32), "embedding_size": 8, "hypernetwork_hidden": (10, 10)},
+    HNETConfig: {
+        "target_hidden": (32, 32),
+        "embedding_size": 8,
+        "chunk_embedding_size": 4,
+        "chunk_size": 1000,
+        "hypernetwork_hidden": (10, 10),
+    },
+    WSNConfig: {"target_hidden": (32, 32)},
+}
+# Their stand-in for the smoke profile needs a network of convolutions.
+_OF_PHOTOGRAPHS = ("split_cifar100", "split_cifar100_5x20", "tiny_imagenet")
 
 
 def get(name: str) -> Experiment:
@@ -156,19 +395,20 @@ def get(name: str) -> Experiment:
 def smoke(name: str) -> Experiment:
     """The experiment's stand-in for the smoke profile: the same method, seconds instead of minutes, on bundled data.
 
-    Only configurations differ: 8x8 digits (or three permutations of MNIST), narrow networks, a few iterations, two
-    seeds.
+    Only configurations differ: 8x8 digits (or three permutations of MNIST, or made shapes in place of photographs),
+    narrow networks, a few iterations, two seeds.
     """
     full = get(name)
-    method = replace(full.config.method, target_hidden=(32, 32), embedding_size=8, hypernetwork_hidden=(10, 10))
+    narrow, length = dict(_NARROW[type(full.config.method)]), {"iterations": 60, "epochs": None}
     if full.config.benchmark.name == "permuted_mnist":
-        benchmark, iterations = replace(full.config.benchmark, tasks=3), 60
+        benchmark = replace(full.config.benchmark, tasks=3)
+    elif full.config.benchmark.name in _OF_PHOTOGRAPHS:
+        benchmark = BenchmarkConfig("made_shapes", 4, validation=20, augment=True)
+        narrow["target_hidden"], length = (4, 4, 4, 8, 8), {"epochs": 4}
     else:
-        benchmark, iterations = (
-            BenchmarkConfig("split_digits", full.config.benchmark.tasks, validation=30),
-            60,
-        )
-    training = replace(full.config.training, iterations=iterations, batch_size=32)
+        benchmark = BenchmarkConfig("split_digits", full.config.benchmark.tasks, validation=30)
+    method = replace(full.config.method, **narrow)
+    training = replace(full.config.training, **length, batch_size=32)
     return replace(
         full,
         title=f"{full.title} (smoke profile)",

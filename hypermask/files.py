@@ -1,12 +1,18 @@
-"""Files that are there whole or not at all, and the bytes and checksums of JSON."""
+"""Files that are there whole or not at all, and the bytes of JSON and of arrays."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
+import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -39,6 +45,23 @@ def sha256(source: Path | bytes) -> str:
     """SHA-256, 64 hex digits, of bytes or of a file's content."""
     data = source if isinstance(source, bytes) else source.read_bytes()
     return hashlib.sha256(data).hexdigest()
+
+
+def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Named arrays as an .npz file whose bytes depend on nothing but the arrays and their order."""
+    import numpy as np
+
+    buffer = io.BytesIO()
+    # Stored, not deflated: compressed bytes depend on the version of zlib.
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays.items():
+            member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            member.create_system = 3
+            member.external_attr = 0o644 << 16
+            content = io.BytesIO()
+            np.lib.format.write_array(content, np.ascontiguousarray(array), allow_pickle=False)
+            archive.writestr(member, content.getvalue())
+    return buffer.getvalue()
 
 
 def canonical_json(value: Any) -> bytes:

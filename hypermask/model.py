@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,11 +16,12 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from hypermask import objective, targets
+from hypermask.batch_statistics import TaskStatistics
 from hypermask.config import HyperMaskConfig, section_from_dict, section_to_dict
 from hypermask.errors import HyperMaskError
-from hypermask.mask import scheduled_sparsity, sparsify
-from hypermask.methods.base import Method
-from hypermask.seeds import derive
+from hypermask.mask import scheduled_sparsity, sparsify_all
+from hypermask.methods.base import Method, Network
+from hypermask.seeds import global_generator
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,15 @@ class HyperMask(Method):
     bias of the target network f except those of batch-norm layers. The mask is sigma_p(|tanh(H(e_t))|), tensor by
     tensor; the network of task t is f(x; theta * mask_t). The output bias - the last parameter, if it is a vector - has
     a value in the hypernetwork's output but is neither sparsified nor multiplied. Batch-norm layers use the statistics
-    of the current batch, at evaluation too; their scale and shift are shared by all tasks.
+    of the current batch, at evaluation too, unless batch_stats is `task`: then a learned task's network predicts with
+    those of all its training images. Their scale and shift are shared by all tasks.
 
     target: any `nn.Module` with floating-point parameters; tied parameters get one mask, buffers stay as they are.
     tasks: number of tasks T, one embedding each.  The other arguments are those of `HyperMaskConfig`; p is in percent.
     seed: initialises the hypernetwork and the embeddings.
     """
 
-    sources: ClassVar[tuple[str, ...]] = ("mask.py", "model.py", "objective.py", "targets.py")
+    sources: ClassVar[tuple[str, ...]] = ("batch_statistics.py", "mask.py", "model.py", "objective.py", "targets.py")
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class HyperMask(Method):
         l1: str = "masked",
         trainable_target: bool = True,
         output_regularizer: str = "paper",
+        batch_stats: str = "batch",
         seed: int = 1,
     ) -> None:
         super().__init__()
@@ -78,11 +82,13 @@ class HyperMask(Method):
             p=float(p),
             l1=l1,
             output_regularizer=output_regularizer,
+            batch_stats=batch_stats,
         )
         self.tasks = tasks
         self.target = target
         self.masked, self.output_bias = _layout(target)
         _use_batch_statistics(target)
+        self.task_statistics = TaskStatistics(target, tasks) if batch_stats == "task" else None
         for parameter in target.parameters():
             parameter.requires_grad_(trainable_target)
         self.hypernetwork = _hypernetwork(self.masked, tasks, self.settings, seed)
@@ -94,9 +100,10 @@ class HyperMask(Method):
         cls, config: HyperMaskConfig, *, tasks: int, input_shape: Sequence[int], classes: int, seed: int
     ) -> HyperMask:
         """The model of a named configuration; target and hypernetwork are initialised from `seed`."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive(seed, "target initialisation"))
-            target = targets.build(config.target, config.target_hidden, config.target_activation, input_shape, classes)
+        with global_generator(seed, "target initialisation"):
+            target = targets.build(
+                config.target, config.target_hidden, config.target_activation, input_shape, classes, config.target_stem
+            )
         model = cls(
             target,
             tasks=tasks,
@@ -108,6 +115,7 @@ class HyperMask(Method):
             l1=config.l1,
             trainable_target=config.trainable_target,
             output_regularizer=config.output_regularizer,
+            batch_stats=config.batch_stats,
             seed=seed,
         )
         model.settings = config
@@ -133,32 +141,66 @@ class HyperMask(Method):
         """Weight [P, h] and bias [P] of the hypernetwork's output layer."""
         return self.hypernetwork.layer_weight_tensors[-1], self.hypernetwork.layer_bias_vectors[-1]
 
-    def masks_from(self, output: torch.Tensor, p: float) -> dict[str, torch.Tensor]:
+    def masks_from(self, output: torch.Tensor, p: float | torch.Tensor) -> dict[str, torch.Tensor]:
         """m_t = sigma_p(|tanh(h)|) for one task's hypernetwork output [P], by parameter name; p in percent.
 
         The output bias has a mask value too, which is not sparsified.
         """
-        values = output.tanh().abs().split([tensor.shape.numel() for tensor in self.masked])
-        return {
-            tensor.name: sparsify(part.view(tensor.shape), 0.0 if tensor.name == self.output_bias else p)
-            for tensor, part in zip(self.masked, values, strict=True)
-        }
+        sizes = tuple(tensor.shape.numel() for tensor in self.masked)
+        percents = [0.0 if tensor.name == self.output_bias else p for tensor in self.masked]
+        parts = sparsify_all(output.tanh().abs(), sizes, percents)
+        return {tensor.name: part.view(tensor.shape) for tensor, part in zip(self.masked, parts, strict=True)}
 
     def masks(self, task: int, p: float | None = None) -> dict[str, torch.Tensor]:
         """The semi-binary masks of a task (0-based) by parameter name; p in percent, the model's own by default."""
         self._check_task(task)
         return self.masks_from(self.outputs([task])[0], self.settings.p if p is None else p)
 
-    def _apply_masks(self, masks: dict[str, torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
-        """f(x; theta * m_t)."""
+    def _apply_masks(
+        self, masks: dict[str, torch.Tensor], inputs: torch.Tensor, statistics_of: int | None = None
+    ) -> torch.Tensor:
+        """f(x; theta * m_t); batch norm by the batch's statistics, or those kept for the task `statistics_of`."""
         theta = dict(self.target.named_parameters())
         masked = {name: theta[name] * mask for name, mask in masks.items() if name != self.output_bias}
-        return functional_call(self.target, masked, (inputs,))
+        keeps = self.task_statistics is not None and statistics_of is not None
+        with self.task_statistics.of(statistics_of) if keeps else nullcontext():
+            return functional_call(self.target, masked, (inputs,))
 
     def logits(self, inputs: torch.Tensor, task: int, p: float | None = None) -> torch.Tensor:
         """f(x; theta * m_t): class scores [B, k] for inputs [B, ...]; always with the final p unless another is
         given."""
-        return self._apply_masks(self.masks(task, p), inputs)
+        return self._apply_masks(self.masks(task, p), inputs, task)
+
+    def features(self, inputs: torch.Tensor, task: int) -> torch.Tensor:
+        """Input of the last linear layer that the target calls, in the network of a task: [B, d]."""
+        return self._features(self.masks(task), inputs, task)
+
+    def network(self, task: int) -> Network:
+        """The network of a task, its masks made once."""
+        masks = self.masks(task)
+        return Network(
+            partial(self._apply_masks, masks, statistics_of=task), partial(self._features, masks, statistics_of=task)
+        )
+
+    def _features(self, masks: dict[str, torch.Tensor], inputs: torch.Tensor, statistics_of: int) -> torch.Tensor:
+        last: list[torch.Tensor] = []
+
+        def keep(_: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
+            last[:] = given[:1]
+
+        linear = [module for module in self.target.modules() if isinstance(module, nn.Linear)]
+        hooks = [module.register_forward_pre_hook(keep) for module in linear]
+        try:
+            self._apply_masks(masks, inputs, statistics_of)
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if not last:
+            raise HyperMaskError(
+                f"{type(self.target).__name__} calls no linear layer, whose input would be its features; end it with "
+                "nn.Linear, or override features(inputs, task)."
+            )
+        return last[0].flatten(1)
 
     def unmasked_logits(self, inputs: torch.Tensor) -> torch.Tensor:
         """f(x; theta): the target network without any mask."""
@@ -191,6 +233,17 @@ class HyperMask(Method):
             weight = objective.output_weight(self.settings.beta, task, self.settings.output_regularizer)
             loss = loss + weight * objective.l_output(outputs[:task], self._stored_outputs)
         return loss
+
+    @torch.no_grad()
+    def collect_statistics(self, task: int, inputs: Callable[[], torch.Tensor]) -> None:
+        """With batch_stats `task`, keep the statistics of all training inputs in the network of the task."""
+        if self.task_statistics is None:
+            return
+        training = self.training
+        self.eval()
+        with self.task_statistics.collecting(task):
+            self._apply_masks(self.masks(task), inputs())
+        self.train(training)
 
     def output_coefficient(self, task: int) -> float:
         """The factor of the summed squared distance in beta L_output while `task` (0-based, at least 1) trains."""
@@ -241,26 +294,20 @@ class HyperMask(Method):
         run: the record's JSON file.  target: a fresh copy of your own network, if the run trained one; networks of
         named configurations are built from the record.  Every weight equals the trained one to the last bit.
         """
-        from safetensors import SafetensorError, safe_open
-
         from hypermask import records
-        from hypermask.checkpoints import weights_path
+        from hypermask.checkpoints import load_tensors, weights_path
 
         record = records.read(Path(run))
         path = weights_path(record.path, task)
         try:
-            with safe_open(path, "pt") as file:
-                facts = json.loads(file.metadata()["facts"])
-                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            weights, facts = load_tensors(path)
         except FileNotFoundError:
             raise HyperMaskError(
                 f"{path.name} is not beside the record; weights exist for runs made with --keep-weights, tasks 0 to "
                 f"{record.tasks - 1}."
             ) from None
-        except (SafetensorError, KeyError, TypeError) as error:
-            raise HyperMaskError(
-                f"{path.name} is no readable weights file ({error}); run the experiment again."
-            ) from None
+        except ValueError as error:
+            raise HyperMaskError(f"{error}; run the experiment again.") from None
         values = dict(record.config["method"])
         if target is None:
             model = cls.from_config(
@@ -271,7 +318,7 @@ class HyperMask(Method):
                 seed=record.seed,
             )
         else:
-            own = ("name", "target", "target_hidden", "target_activation")
+            own = ("name", "target", "target_hidden", "target_activation", "target_stem")
             settings = {key: value for key, value in values.items() if key not in own}
             model = cls(target, tasks=record.tasks, seed=record.seed, **settings)
         try:
@@ -330,8 +377,7 @@ def _hypernetwork(masked: Sequence[MaskedTensor], tasks: int, settings: HyperMas
     # hypnettorch imports matplotlib and scipy: only where a network is built.
     from hypnettorch.hnets import HMLP
 
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive(seed, "hypernetwork initialisation"))
+    with global_generator(seed, "hypernetwork initialisation"):
         return HMLP(
             [list(tensor.shape) for tensor in masked],
             cond_in_size=settings.embedding_size,

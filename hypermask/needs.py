@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,19 +22,29 @@ BYTES_PER_SECOND = 3e12
 
 @dataclass(frozen=True)
 class _Shape:
-    """What sizes follow from. pixels: inputs of the target network; stored: bytes of an image as kept."""
+    """What sizes follow from.
+
+    pixels: inputs of the target network.  channels: of an image.  classes: of a task.  images: of all tasks; per_task:
+    for training and validation in the smallest task.  stored: bytes of an image as kept.
+    """
 
     pixels: int
+    channels: int
     classes: int
     images: int
+    per_task: int
     stored: int
 
 
 # Known without loading images, so that asking costs nothing; the images are 8-bit.
 _SHAPES = {
-    "permuted_mnist": _Shape(pixels=1024, classes=10, images=70_000, stored=784),
-    "split_mnist": _Shape(pixels=784, classes=2, images=70_000, stored=784),
-    "split_digits": _Shape(pixels=64, classes=2, images=1_797, stored=64),
+    "made_shapes": _Shape(pixels=768, channels=3, classes=2, images=2_400, per_task=120, stored=768),
+    "permuted_mnist": _Shape(pixels=1024, channels=1, classes=10, images=70_000, per_task=60_000, stored=784),
+    "split_cifar100": _Shape(pixels=3072, channels=3, classes=10, images=60_000, per_task=5_000, stored=3072),
+    "split_cifar100_5x20": _Shape(pixels=3072, channels=3, classes=20, images=60_000, per_task=10_000, stored=3072),
+    "split_digits": _Shape(pixels=64, channels=1, classes=2, images=1_797, per_task=283, stored=64),
+    "split_mnist": _Shape(pixels=784, channels=1, classes=2, images=70_000, per_task=11_263, stored=784),
+    "tiny_imagenet": _Shape(pixels=12288, channels=3, classes=5, images=110_000, per_task=2_500, stored=12288),
 }
 
 
@@ -80,10 +91,17 @@ def target_parameters(config: Config) -> int | None:
 
     None if this version cannot size the target.
     """
-    shape = _SHAPES.get(config.benchmark.name)
-    if shape is None or not isinstance(config.method, HyperMaskConfig) or config.method.target != "mlp":
+    shape, method = _SHAPES.get(config.benchmark.name), config.method
+    if shape is None or not isinstance(method, HyperMaskConfig):
         return None
-    return _dense(shape.pixels, *config.method.target_hidden, shape.classes)
+    if method.target == "mlp":
+        return _dense(shape.pixels, *method.target_hidden, shape.classes)
+    if method.target == "resnet18":
+        convolutions = _convolutions(shape.channels, method.target_hidden, method.target_stem)
+        return sum(before * maps * size**2 for before, maps, size in convolutions) + _dense(
+            method.target_hidden[-1], shape.classes
+        )
+    return None
 
 
 def hypernetwork_parameters(config: Config) -> int | None:
@@ -95,20 +113,28 @@ def hypernetwork_parameters(config: Config) -> int | None:
 
 
 def gpu_memory_mb(config: Config) -> float | None:
-    """Memory of a run in MB (2^20 bytes), estimated.
+    """Memory of a run in MB (2^20 bytes), estimated for the fused engine.
 
-    The hypernetwork's output layer, P x (h + 1) float32 values, as weights, gradient, Adam's two moments and
-    the copy from the start of the task; P values of each previous task as outputs, their targets, differences
-    and gradients; the images.
+    The hypernetwork's output layer, P x (h + 1) float32 values, as weights, Adam's two moments and the copy from the
+    start of the task, whatever the number of tasks; the images.
     """
     target = target_parameters(config)
     if target is None:
         return None
     shape = _SHAPES[config.benchmark.name]
     last_hidden = (config.method.embedding_size, *config.method.hypernetwork_hidden)[-1]
-    output_layer = 5 * target * (last_hidden + 1) * FLOAT_BYTES
-    previous_tasks = 4 * (config.benchmark.tasks - 1) * target * FLOAT_BYTES
-    return (output_layer + previous_tasks + shape.images * shape.stored) / MEGABYTE
+    output_layer = 4 * target * (last_hidden + 1) * FLOAT_BYTES
+    return (output_layer + shape.images * shape.stored) / MEGABYTE
+
+
+def _convolutions(channels: int, widths: tuple[int, ...], stem: str) -> list[tuple[int, int, int]]:
+    """Maps before and after, and kernel size, of each of ResNet-18's convolutions, none of which has a bias."""
+    convolutions = [(channels, widths[0], 7 if stem == "conv7-pool" else 3)]
+    for group, (before, maps) in enumerate(pairwise(widths)):
+        convolutions += [(before, maps, 3), *[(maps, maps, 3)] * 3]
+        if group > 0 or before != maps:
+            convolutions.append((before, maps, 1))
+    return convolutions
 
 
 def _dense(*widths: int) -> int:
@@ -126,7 +152,16 @@ def _measured_minutes(experiment: Experiment) -> dict[str, list[float]]:
 
 def _least_minutes(config: Config) -> float | None:
     weights = hypernetwork_parameters(config)
-    if weights is None or config.training.iterations is None:
+    if weights is None:
         return None
-    steps = config.benchmark.tasks * config.training.iterations
+    steps = config.benchmark.tasks * _iterations(config)
     return steps * PASSES_PER_STEP * weights * FLOAT_BYTES / BYTES_PER_SECOND / 60
+
+
+def _iterations(config: Config) -> int:
+    """Updates per task; in the smallest task where the length is given in epochs."""
+    training = config.training
+    if training.iterations is not None:
+        return training.iterations
+    images = _SHAPES[config.benchmark.name].per_task - config.benchmark.validation
+    return training.epochs * math.ceil(images / training.batch_size)

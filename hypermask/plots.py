@@ -7,6 +7,7 @@ colour-blind and, being of different lightness, in grey; series differ in marker
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from hypermask.records import Record
     from hypermask.results import Runs
 
 COLUMN = 3.3
@@ -35,10 +37,23 @@ JUST_AFTER = "just after training the task"
 AFTER_ALL = "after all tasks"
 YOURS = f"your own runs, {AFTER_ALL}"
 PAPER = f"paper, mean {AFTER_ALL} ± sd"
+MODEL_MEAN = f"mean {AFTER_ALL}"
+MODEL_PAPER = f"paper's model, mean {AFTER_ALL}"
+MAIN_PAPER = f"paper, main setting, mean {AFTER_ALL} ± sd"
 AFTER_TASK = "after training task"
 ON_TASK = "evaluated on task"
 
 ANNOTATED_TASKS = 10
+
+# Colour, marker and line of each series of a panel, the main one first.
+_SERIES = (
+    (BLACK, "o", "-"),
+    (ORANGE, "s", (0, (4, 1.5))),
+    (BLUE, "^", (0, (1, 1))),
+    ("#009E73", "D", (0, (5, 1.5, 1, 1.5))),
+    ("#CC79A7", "v", (0, (6, 3))),
+    ("#56B4E9", "P", (0, (3, 1, 1, 1, 1, 1))),
+)
 
 _STYLE = {
     "font.family": "DejaVu Sans",
@@ -78,15 +93,17 @@ class Panel:
     """What one panel shows.
 
     title: above the panel.  matrices: [n, T, T], percent, the finished runs, None where there are none.
-    tasks: T of the panel, also when nothing was run.  printed: mean and spread the paper prints for the mean
-    after all tasks, None where it prints none.  own: [m, T, T], the reader's own runs.
+    tasks: T of the panel, also when nothing was run.  printed: mean and spread (None of a single model) the
+    paper prints for the mean after all tasks, None where it prints none.  own: [m, T, T], the reader's own
+    runs.  whose: what the mean of `matrices` is called.
     """
 
     title: str
     tasks: int
     matrices: np.ndarray | None = None
-    printed: tuple[float, float] | None = None
+    printed: tuple[float, float | None] | None = None
     own: np.ndarray | None = None
+    whose: str = "ours"
 
     @property
     def runs(self) -> int:
@@ -101,17 +118,22 @@ class Panel:
         else:
             ours = metrics.summary([metrics.mean_accuracy(matrix) for matrix in self.matrices])
             spread = f" ± {ours.sd:.2f}" if ours.n > 1 else ""
-            parts.append(f"ours {ours.mean:.2f}{spread} (n = {ours.n})")
+            parts.append(f"{self.whose} {ours.mean:.2f}{spread} (n = {ours.n})")
         if self.own is not None:
             own = metrics.summary([metrics.mean_accuracy(matrix) for matrix in self.own])
             parts[0] += f"; yours {own.mean:.2f} (n = {own.n})"
         if self.printed is not None:
-            parts.append(f"paper {self.printed[0]:.2f} ± {self.printed[1]:.2f}")
+            parts.append(f"paper {self.printed_text()}")
         return ("; " if self.own is None else "\n").join(parts)
+
+    def printed_text(self) -> str:
+        """The printed mean, with its spread where it has one."""
+        mean, spread = self.printed
+        return f"{mean:.2f}" if spread is None else f"{mean:.2f} ± {spread:.2f}"
 
 
 def panels(runs: Mapping[str, Runs], tasks: int | Sequence[int]) -> list[Panel]:
-    """A panel for each titled experiment, with the mean accuracy the paper prints for it.
+    """A panel for each titled configuration, with the mean accuracy the paper prints for it, if it is the main one.
 
     tasks: how many tasks a panel without runs shows, one number for all panels or one each.
     """
@@ -119,13 +141,42 @@ def panels(runs: Mapping[str, Runs], tasks: int | Sequence[int]) -> list[Panel]:
     return [_panel(title, group, count) for (title, group), count in zip(runs.items(), counts, strict=True)]
 
 
+def model_panels(runs: Runs, title: str, tasks: int, models: Sequence[int]) -> list[Panel]:
+    """A panel for each of figure 11's models of this kind: our run of seed k, the accuracy of the paper's model k."""
+    target = {"hypermask-f": "fixed", "hypermask-t": "trainable"}[runs.name.split("/")[1]]
+    printed = {row.model: row.mean for row in paper.tiny_imagenet_models() if row.target == target}
+    return [
+        _drawn(
+            f"{title} {model}",
+            tasks,
+            (printed[model], None),
+            *([record for record in records if record.seed == model] for records in (runs.records, runs.own)),
+        )
+        for model in models
+    ]
+
+
 def _panel(title: str, runs: Runs, tasks: int) -> Panel:
     benchmark, method = runs.name.split("/")
-    printed = paper.printed_accuracy(method, benchmark)
-    matrices = np.stack([record.accuracy for record in runs.records]) if runs.records else None
-    own = np.stack([record.accuracy for record in runs.own]) if runs.own else None
+    printed = None
+    if not runs.need.overrides:
+        found = paper.printed_accuracy(method, benchmark)
+        printed = (found.mean, found.sd)
+    return _drawn(title, tasks, printed, runs.records, runs.own)
+
+
+def _drawn(
+    title: str,
+    tasks: int,
+    printed: tuple[float, float | None] | None,
+    records: Sequence[Record],
+    own_records: Sequence[Record],
+) -> Panel:
+    matrices, own = (
+        np.stack([record.accuracy for record in group]) if group else None for group in (records, own_records)
+    )
     shown = matrices if matrices is not None else own
-    return Panel(title, tasks if shown is None else shown.shape[1], matrices, (printed.mean, printed.sd), own)
+    return Panel(title, tasks if shown is None else shown.shape[1], matrices, printed, own)
 
 
 def accuracy_matrices(panels: Sequence[Panel], title: str) -> Figure:
@@ -136,20 +187,28 @@ def accuracy_matrices(panels: Sequence[Panel], title: str) -> Figure:
     own.
     """
     panels = _own_beside(panels)
+    columns = min(2, len(panels))
+    rows = math.ceil(len(panels) / columns)
     with style():
-        width = COLUMN if len(panels) == 1 else PAGE
-        figure = _figure(title, width, width / len(panels) + 0.25)
-        axes = figure.subplots(1, len(panels), squeeze=False)[0]
+        width = COLUMN if columns == 1 else PAGE
+        figure = _figure(title, width, rows * width / columns + 0.25)
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+        for unused in axes[len(panels) :]:
+            unused.set_visible(False)
+        axes = axes[: len(panels)]
         means = [None if panel.matrices is None else panel.matrices.mean(axis=0) for panel in panels]
         shown = [matrix for matrix in means if matrix is not None]
         low = min((float(np.floor(np.nanmin(matrix))) for matrix in shown), default=0.0)
+        high = max((float(np.ceil(np.nanmax(matrix))) for matrix in shown), default=100.0)
+        # A scale that comes near 100 % ends there.
+        high = high if high < 95 else 100.0
         image = None
         for ax, panel, matrix in zip(axes, panels, means, strict=True):
             _task_axes(ax, panel)
             if matrix is None:
                 _not_run(ax, panel, aspect="equal" if shown else "auto")
                 continue
-            image = ax.imshow(matrix, cmap="Blues", vmin=min(low, 99.0), vmax=100.0, aspect="equal")
+            image = ax.imshow(matrix, cmap="Blues", vmin=min(low, high - 1.0), vmax=high, aspect="equal")
             ax.spines[:].set_visible(False)
             if panel.tasks <= ANNOTATED_TASKS:
                 _annotate(ax, matrix, image)
@@ -175,6 +234,94 @@ def mean_accuracy(panels: Sequence[Panel], title: str) -> Figure:
         columns = 1 if len(panels) == 1 else len(labels)
         figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, 4))
         return figure
+
+
+def single_models(panels: Sequence[Panel], title: str, columns: int = 1) -> Figure:
+    """Accuracy of single models on each of many tasks: just after training the task, and after all tasks.
+
+    A line joins the two values of a task. Dashed: the model's mean after all tasks; dotted: that of the
+    paper's model. Panels fill the rows, `columns` to a row, on one scale.
+    """
+    rows = math.ceil(len(panels) / columns)
+    with style():
+        figure = _figure(title, PAGE, 1.55 * rows + 0.7)
+        axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        for ax, panel in zip(axes.flat, panels, strict=True):
+            _single_model(ax, panel)
+        if not any(panel.matrices is not None or panel.own is not None for panel in panels):
+            means = [panel.printed[0] for panel in panels if panel.printed is not None]
+            axes[0, 0].set_ylim(min(means) - 5, max(means) + 5)
+        _accuracy_ticks(axes[0, 0])
+        for ax in axes[:, 0]:
+            ax.set_ylabel("accuracy, %")
+        for ax in axes[-1]:
+            ax.set_xlabel("task")
+        handles, labels = _legend_entries(axes.flat)
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 4))
+        return figure
+
+
+def settings(groups: Mapping[str, Sequence[Panel]], title: str, intervals: bool = False) -> Figure:
+    """Accuracy on each task after all tasks, in several settings: a panel per group, a line per setting.
+
+    groups: the title of a panel -> its settings, the main one first, at most 6.  intervals: draw 95 % t
+    intervals where a setting has several runs, each panel on a scale of its own. The legends name what was not
+    run. The paper's mean in the main setting is a dotted line with its spread as a band. Own runs are hollow
+    markers.
+    """
+    columns = min(3, len(groups))
+    rows = math.ceil(len(groups) / columns)
+    with style():
+        figure = _figure(title, PAGE, 3.0 * rows + 0.4)
+        # Intervals of two runs are so wide that on a common scale nothing else could be seen.
+        grid = figure.subplots(rows, columns, squeeze=False, sharey=not intervals)
+        axes = list(grid.flat)
+        for unused in axes[len(groups) :]:
+            unused.set_visible(False)
+        for ax, (group, panels) in zip(axes, groups.items(), strict=False):
+            _setting_curves(ax, group, panels, intervals)
+        _settings_scales(axes if intervals else axes[:1], [panel for panels in groups.values() for panel in panels])
+        for ax in grid[:, 0]:
+            ax.set_ylabel("accuracy after all tasks, %")
+        handles, labels = _legend_entries(axes)
+        figure.legend(handles, labels, loc="outside lower center", ncols=1)
+        return figure
+
+
+def settings_data(groups: Mapping[str, Sequence[Panel]]) -> pd.DataFrame:
+    """The plotted means and 95 % half widths, one row per panel, setting and task; values are missing where nothing was
+    run.
+    """
+    import pandas as pd
+
+    frames = []
+    for group, panels in groups.items():
+        frame = mean_accuracy_data(panels).rename(columns={"panel": "setting"})
+        frame = frame.drop(columns=["just_after_mean", "just_after_t95"])
+        frame.insert(0, "panel", group)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True)
+
+
+def describe_settings(groups: Mapping[str, Sequence[Panel]], title: str, chosen: str, drawn: str) -> str:
+    """The figure of settings in words, as alternative text and caption.
+
+    chosen: whose choice the settings are.  drawn: what is drawn, over how many runs, with which interval.
+    """
+    lines = [f"{title}.", chosen]
+    main = next(panel for panels in groups.values() for panel in panels if panel.printed is not None)
+    lines.append(f"Main setting: {main.values().replace(chr(10), '; ')}.")
+    for group, panels in groups.items():
+        values = [
+            f"{panel.title}: {'the main setting' if panel.printed else panel.values().replace(chr(10), '; ')}"
+            for panel in panels
+        ]
+        lines.append(f"{group} - {'; '.join(values)}.")
+    lines.append(
+        f"{drawn} The numbers are means after all tasks, percent; ours ± sample standard deviation, paper ± population "
+        "standard deviation."
+    )
+    return "\n".join(lines)
 
 
 def matrix_data(panels: Sequence[Panel]) -> pd.DataFrame:
@@ -255,7 +402,7 @@ def _own_beside(panels: Sequence[Panel]) -> list[Panel]:
     for panel in panels:
         apart.append(replace(panel, own=None))
         if panel.own is not None:
-            apart.append(Panel(f"{panel.title}, your own runs", panel.own.shape[1], panel.own))
+            apart.append(Panel(f"{panel.title}, your own runs", panel.own.shape[1], panel.own, whose="yours"))
     return apart
 
 
@@ -295,8 +442,7 @@ def _annotate(ax: Axes, matrix: np.ndarray, image) -> None:
 def _not_run(ax: Axes, panel: Panel, aspect: str) -> None:
     text = "not run"
     if panel.printed is not None:
-        mean, spread = panel.printed
-        text += f"\n\nThe paper prints the mean\nafter all tasks:\n{mean:.2f} ± {spread:.2f} %"
+        text += f"\n\nThe paper prints the mean\nafter all tasks:\n{panel.printed_text()} %"
     ax.set(xlim=(-0.5, panel.tasks - 0.5), ylim=(panel.tasks - 0.5, -0.5), aspect=aspect, facecolor="#F4F4F4")
     ax.text(0.5, 0.5, text, transform=ax.transAxes, ha="center", va="center", color=BLACK)
 
@@ -342,13 +488,10 @@ def _mean_accuracy(ax: Axes, panel: Panel) -> None:
                 capsize=2,
                 elinewidth=0.9,
             )
-    if panel.printed is not None:
-        mean, spread = panel.printed
-        ax.axhspan(mean - spread, mean + spread, color=GREY, alpha=0.2, linewidth=0, zorder=0.5)
-        ax.axhline(mean, color=GREY, linestyle=":", linewidth=1.3, zorder=0.6, label=PAPER)
+    _printed_line(ax, panel, PAPER)
     if panel.own is not None:
         own = panel.own[:, -1, :].mean(axis=0)
-        ax.plot(tasks, own, "D", color=BLACK, fillstyle="none", markersize=5, label=YOURS)
+        ax.plot(tasks, own, "D", **_hollow(BLACK), markersize=5, label=YOURS)
     if panel.matrices is None and panel.own is None:
         mean = 50.0 if panel.printed is None else panel.printed[0]
         ax.set_ylim(mean - 2, mean + 2)
@@ -358,6 +501,95 @@ def _mean_accuracy(ax: Axes, panel: Panel) -> None:
     ax.set_xlim(0.5, panel.tasks + 0.5)
     ax.set_xticks(tasks if panel.tasks <= 10 else [1, *range(20, panel.tasks + 1, 20)])
     _accuracy_ticks(ax)
+    _grid(ax)
+
+
+def _single_model(ax: Axes, panel: Panel) -> None:
+    tasks = np.arange(1, panel.tasks + 1)
+    if panel.matrices is not None:
+        (after, _), (last, _) = _curves(panel.matrices).values()
+        ax.vlines(tasks, after, last, color=BLACK, linewidth=0.7, zorder=2)
+        edge = {"markeredgecolor": BLACK, "markeredgewidth": 0.4}
+        # The circle shows around the square where the two values are equal.
+        ax.plot(tasks, after, "o", color=BLUE, markerfacecolor="white", markersize=4.6, label=JUST_AFTER)
+        ax.plot(tasks, last, "s", color=ORANGE, markersize=2.8, label=AFTER_ALL, **edge)
+        mean = metrics.mean_accuracy(panel.matrices[0])
+        ax.axhline(mean, color=BLACK, linestyle=(0, (5, 2)), linewidth=0.9, zorder=1, label=MODEL_MEAN)
+    _printed_line(ax, panel, MODEL_PAPER)
+    if panel.own is not None:
+        ax.plot(tasks, panel.own[:, -1, :].mean(axis=0), "D", **_hollow(BLACK), markersize=4, label=YOURS)
+    ax.set_title(f"{panel.title}\n{panel.values()}")
+    ax.set_xlim(0, panel.tasks + 1)
+    ax.set_xticks(tasks if panel.tasks <= 10 else [1, *range(10, panel.tasks + 1, 10)])
+    _grid(ax)
+
+
+def _setting_curves(ax: Axes, group: str, panels: Sequence[Panel], intervals: bool) -> None:
+    count = max(panel.tasks for panel in panels)
+    step = 0.0 if count > 20 else min(0.1, 0.5 / len(panels))
+    entries = []
+    for number, panel in enumerate(panels):
+        color, marker, line = _SERIES[number]
+        tasks = np.arange(1, panel.tasks + 1) + step * (number - (len(panels) - 1) / 2)
+        if panel.matrices is not None:
+            mean, half_width = _curves(panel.matrices)["after_all"]
+            entries.append(
+                ax.errorbar(
+                    tasks,
+                    mean,
+                    yerr=half_width if intervals and panel.runs > 1 else None,
+                    label=f"{panel.title} (n = {panel.runs})",
+                    color=color,
+                    marker=marker,
+                    linestyle=line,
+                    markersize=4,
+                    markeredgecolor=BLACK,
+                    markeredgewidth=0.4,
+                    linewidth=1,
+                    capsize=2,
+                    elinewidth=0.8,
+                    # The first series, the main setting, stays visible among the others.
+                    zorder=4 if number == 0 else 3,
+                )
+            )
+        if panel.own is not None:
+            own = panel.own[:, -1, :].mean(axis=0)
+            entries += ax.plot(tasks, own, marker, **_hollow(color), markersize=5.5, label=f"{panel.title}, yours")
+        if panel.matrices is None and panel.own is None:
+            entries += ax.plot([], [], linestyle="none", label=f"{panel.title}: not run")
+        _printed_line(ax, panel, MAIN_PAPER)
+    if all(panel.matrices is None and panel.own is None for panel in panels):
+        ax.text(0.5, 0.25, "not run", transform=ax.transAxes, ha="center", va="center", color=BLACK)
+    ax.set(title=group, xlabel="task")
+    ax.set_xlim(0.5, count + 0.5)
+    ax.set_xticks(range(1, count + 1) if count <= 10 else [1, *range(10, count + 1, 10)])
+    _grid(ax)
+    ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.26), handlelength=2.6)
+
+
+def _settings_scales(axes: Sequence[Axes], panels: Sequence[Panel]) -> None:
+    if all(panel.matrices is None and panel.own is None for panel in panels):
+        printed = [panel.printed[0] for panel in panels if panel.printed is not None]
+        for ax in axes:
+            ax.set_ylim(min(printed) - 2, max(printed) + 2)
+    for ax in axes:
+        _accuracy_ticks(ax)
+
+
+def _printed_line(ax: Axes, panel: Panel, label: str) -> None:
+    if panel.printed is None:
+        return
+    mean, spread = panel.printed
+    if spread is not None:
+        ax.axhspan(mean - spread, mean + spread, color=GREY, alpha=0.2, linewidth=0, zorder=0.5)
+    ax.axhline(mean, color=GREY, linestyle=":", linewidth=1.3, zorder=0.6, label=label)
+
+
+def _hollow(color: str) -> dict[str, str]:
+    return {"color": color, "fillstyle": "none"}
+
+
+def _grid(ax: Axes) -> None:
     ax.grid(axis="y", color="#E3E3E3", linewidth=0.5)
     ax.set_axisbelow(True)
 
@@ -375,5 +607,6 @@ def _legend_entries(axes: Sequence[Axes]) -> tuple[list, list[str]]:
     for ax in axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    order = [label for label in (JUST_AFTER, AFTER_ALL, YOURS, PAPER) if label in entries]
+    known = (JUST_AFTER, AFTER_ALL, MODEL_MEAN, YOURS, PAPER, MODEL_PAPER, MAIN_PAPER)
+    order = [label for label in known if label in entries]
     return [entries[label] for label in order], order

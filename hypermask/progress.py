@@ -40,8 +40,8 @@ class Lines(Progress):
 class Bar(Progress):
     """A bar over all iterations with task, loss, accuracy and time left."""
 
-    def __init__(self, notebook: bool) -> None:
-        self._notebook = notebook
+    def __init__(self, notebook: bool, row: int = 0) -> None:
+        self._notebook, self._row = notebook, row
 
     def begin(self, title: str, tasks: int, iterations: int) -> None:
         if self._notebook:
@@ -50,7 +50,7 @@ class Bar(Progress):
             from tqdm import tqdm
         self._tasks, self._per_task, self._shown = tasks, iterations, 0.0
         self._accuracy = "-"
-        self._bar = tqdm(total=tasks * iterations, desc=title, unit="it", dynamic_ncols=True)
+        self._bar = tqdm(total=tasks * iterations, desc=title, unit="it", dynamic_ncols=True, position=self._row)
 
     def iteration(self, task: int, iteration: int, loss) -> None:
         now = time.monotonic()
@@ -69,10 +69,10 @@ class Bar(Progress):
         self._bar.close()
 
 
-def choose() -> Progress:
-    """The progress that fits where the process runs; HYPERMASK_PROGRESS=off silences it."""
+def choose(row: int = 0) -> Progress:
+    """The progress that fits where the process runs; HYPERMASK_PROGRESS=off silences it.  row: of several bars."""
     if os.environ.get("HYPERMASK_PROGRESS") == "off":
         return Progress()
     if "ipykernel" in sys.modules:
-        return Bar(notebook=True)
-    return Bar(notebook=False) if sys.stderr.isatty() else Lines()
+        return Bar(notebook=True, row=row)
+    return Bar(notebook=False, row=row) if sys.stderr.isatty() else Lines()

@@ -14,7 +14,6 @@ import re
 import tarfile
 import tempfile
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hypermask import experiments, files, metrics, paths
+from hypermask import experiments, files, items, metrics, paths
 from hypermask.errors import HyperMaskError
 
 if TYPE_CHECKING:
@@ -137,7 +136,8 @@ class Record:
     def arrays(self) -> dict[str, np.ndarray]:
         """Task-wise logits: `masked` and `unmasked` [T, n, k] float32, `labels` [T, n] absolute classes.
 
-        Empty if the run kept none. A missing or changed file is a RecordError.
+        Empty if the run kept none; no `unmasked` where the tasks share no network. A missing or changed file is a
+        RecordError.
         """
         logits = self.payload["logits"]
         if logits is None:
@@ -269,10 +269,10 @@ def to_frame(roots: Iterable[Path] | None = None) -> pd.DataFrame:
 def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
     """Check runs and copy them into records/; returns the new files, without what was there already.
 
-    sources: a run's JSON file, a folder or a .tar archive of them. Each run must be finished, of a named
-    configuration without overrides, from a clean tree, intact, and no other record of it may be there; all
-    are checked before any is copied. `force_reason` admits runs from an unclean tree and replaces existing
-    records, and is stored in those it was needed for.
+    sources: a run's JSON file, a folder or a .tar archive of them. Each run must be finished, of a named configuration
+    or one of the paper's ablations, from a clean tree, intact, and no other record of it may be there, save the same
+    one that still lacks its `inference`; all are checked before any is copied. `force_reason` admits runs from an
+    unclean tree and replaces existing records, and is stored in those it was needed for.
     """
     root = paths.records()
     accepted: dict[Path, tuple[dict[str, Any], bytes | None]] = {}
@@ -316,26 +316,17 @@ def _store(payload: dict[str, Any], npz: bytes | None, root: Path, overwrite: bo
 
 
 def _npz(arrays: dict[str, np.ndarray]) -> bytes:
-    """The arrays as an .npz file whose bytes depend on nothing but the arrays."""
-    if sorted(arrays) != sorted(_ARRAYS):
+    """The checked arrays as an .npz file."""
+    if sorted({"unmasked", *arrays}) != sorted(_ARRAYS):
         raise RecordError(f"a record's arrays are {', '.join(_ARRAYS)}; found {', '.join(sorted(arrays)) or 'none'}.")
-    masked, unmasked, labels = (arrays[name] for name in _ARRAYS)
+    masked, labels = arrays["masked"], arrays["labels"]
+    unmasked = arrays.get("unmasked", masked)
     if masked.ndim != 3 or unmasked.shape != masked.shape or labels.shape != masked.shape[:2]:
         raise RecordError(
             "a record's logits are masked and unmasked [tasks, n, classes] and labels [tasks, n]; found "
             f"{list(masked.shape)}, {list(unmasked.shape)} and {list(labels.shape)}."
         )
-    buffer = io.BytesIO()
-    # Stored, not deflated: compressed bytes depend on the version of zlib.
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for name in _ARRAYS:
-            member = zipfile.ZipInfo(f"{name}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-            member.create_system = 3
-            member.external_attr = 0o644 << 16
-            content = io.BytesIO()
-            np.lib.format.write_array(content, np.ascontiguousarray(arrays[name]), allow_pickle=False)
-            archive.writestr(member, content.getvalue())
-    return buffer.getvalue()
+    return files.npz({name: arrays[name] for name in _ARRAYS if name in arrays})
 
 
 def _check(payload: dict[str, Any]) -> None:
@@ -464,23 +455,42 @@ def _refuse_unfit(record: Record) -> None:
     run = f"{record.experiment} seed {record.seed}"
     if not record.finished:
         raise RecordError(f"{run} is {record.status}; only finished runs are added, so run it to its end first.")
-    named = experiments.get(record.experiment).config
-    if record.payload["overrides"] or record.config_hash != named.hash or record.config != named.to_dict():
+    config = experiments.get(record.experiment).override(record.payload["overrides"]).config
+    if record.config_hash != config.hash or record.config != config.to_dict():
+        raise RecordError(f"{run} was run with another configuration than its name has now; run it again.")
+    if config.hash not in _configurations_of_the_paper(record.experiment):
         raise RecordError(
-            f"{run} was run with another configuration than the named one; only runs of "
-            f"`hypermask run {record.experiment}` without --set are added."
+            f"{run} was run with --set {' '.join(record.payload['overrides'])}, which no figure or table needs; only "
+            f"runs of `hypermask run {record.experiment}` and of the ablations (`hypermask sweep`) are added."
         )
-    if record.tasks != named.benchmark.tasks:
-        raise RecordError(f"{run} has {record.tasks} tasks; expected the configuration's {named.benchmark.tasks}.")
+    if record.tasks != config.benchmark.tasks:
+        raise RecordError(f"{run} has {record.tasks} tasks; expected the configuration's {config.benchmark.tasks}.")
+
+
+def _configurations_of_the_paper(name: str) -> set[str]:
+    """Hashes of the named configuration and of those that an item needs with changes."""
+    named = experiments.get(name)
+    changed = [named.override(need.overrides) for item in items.ITEMS for need in item.runs if need.experiment == name]
+    return {named.config.hash, *(experiment.config.hash for experiment in changed)}
 
 
 def _objection(record: Record, existing: Record | None) -> str | None:
     """What speaks against adding the record, unless a reason is given."""
-    if record.environment.get("dirty") is not False:
+    inferred = (record.payload["inference"] or {}).get("environment", {"dirty": False})
+    if record.environment.get("dirty") is not False or inferred.get("dirty") is not False:
         return "the run does not come from a clean tree of a known revision"
-    if existing is not None:
+    if existing is not None and not _completes(record, existing):
         return f"another record of {record.experiment} seed {record.seed} is there already"
     return None
+
+
+def _completes(record: Record, existing: Record) -> bool:
+    """Whether the record is the existing one with its `inference`, which can be read from kept weights later."""
+    without = [
+        {key: value for key, value in each.payload.items() if key not in ("inference", "content_sha256")}
+        for each in (record, existing)
+    ]
+    return existing.payload["inference"] is None and without[0] == without[1]
 
 
 def _same_run(existing: Record, record: Record) -> bool:

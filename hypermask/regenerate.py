@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypermask import files, items, paths
+from hypermask import files, items, paths, tsne
 from hypermask.errors import HyperMaskError
 from hypermask.results import PROFILES
 
@@ -92,12 +92,16 @@ def refresh_committed(names: Sequence[str] = ()) -> int:
     """Execute the committed notebooks anew, with their own parameters, and replace them; returns the exit
     status.
 
-    This is the way to bring new records into the notebooks. Metadata of the run is stripped. A notebook is
-    replaced only as a whole, and only after it succeeded; the committed one stays otherwise.
+    This is the way to bring new records into the notebooks. Embeddings that figures 12 to 14 lack are recorded
+    first. Metadata of the run is stripped. A notebook is replaced only as a whole, and only after it succeeded;
+    the committed one stays otherwise.
     """
     sources = [notebooks()[stem] for stem in resolve(names)]
     for source in sources:
         _refuse_changed_parameters(source)
+    for source in sources:
+        for path in tsne.refresh(source.stem):
+            print(f"{path.relative_to(paths.root())}: embedding recorded", flush=True)
     folder = paths.build() / "notebooks" / "committed"
     failures = _run_all(sources, folder, {}, jobs=1)
     failed = {failure.notebook for failure in failures}
@@ -121,10 +125,23 @@ def cleaned(path: Path) -> bytes:
         if cell.cell_type == "code":
             count += 1
             cell.execution_count = count
+            cell.outputs = _joined(cell.outputs)
             for output in cell.outputs:
                 if output.output_type == "execute_result":
                     output.execution_count = count
     return (nbformat.writes(notebook).rstrip("\n") + "\n").encode()
+
+
+def _joined(outputs: Sequence[Any]) -> list[Any]:
+    """Text that a cell printed as one output: how a kernel cuts it is a matter of time."""
+    joined: list[Any] = []
+    for output in outputs:
+        printed = output.output_type == "stream" and joined and joined[-1].get("name") == output.name
+        if printed:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def _resolve(name: str, known: Mapping[str, Path]) -> str:
@@ -253,7 +270,7 @@ class _Run:
         except psutil.NoSuchProcess:
             family = []
         for process in family:
-            _signal(process, signal.SIGINT)
+            _signal(process, signal.SIGTERM)
         _, alive = psutil.wait_procs(family, timeout=CLOSE_SECONDS)
         for process in alive:
             _signal(process, signal.SIGKILL)

@@ -9,36 +9,57 @@ own, never one mean with them.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hypermask import experiments, items, paths, records
 from hypermask.errors import HyperMaskError
+from hypermask.items import Item, Need
 
 if TYPE_CHECKING:
     from hypermask.experiments import Experiment
     from hypermask.records import Record
 
 PROFILES = ("recorded", "paper", "smoke")
+# Where settings are compared, the smoke profile trains this many changed ones of an experiment, one seed of each.
+SMOKE_SETTINGS = 1
+# More groups of runs than this are counted in a sentence, not named.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
 class Runs:
-    """One experiment's runs.
+    """One configuration's runs.
 
-    records: the finished ones, all of which enter a mean, sorted by seed.  own: the reader's own finished
-    ones, empty unless asked for. unfinished: diverged or interrupted ones, named and never averaged.  seeds:
-    the runs needed.  available: whether this version of the package has the experiment.
+    need: the configuration, and the seeds needed.  records: the finished ones, all of which enter a mean,
+    sorted by seed.  own: the reader's own finished ones, empty unless asked for. unfinished: diverged or
+    interrupted ones, named and never averaged.  available: whether this version of the package has the
+    experiment.
     """
 
-    name: str
-    records: tuple[Record, ...]
-    own: tuple[Record, ...]
-    unfinished: tuple[Record, ...]
-    seeds: tuple[int, ...]
+    need: Need
+    records: tuple[Record, ...] = ()
+    own: tuple[Record, ...] = ()
+    unfinished: tuple[Record, ...] = ()
     available: bool = True
+
+    @property
+    def name(self) -> str:
+        """The experiment."""
+        return self.need.experiment
+
+    @property
+    def label(self) -> str:
+        """The experiment, with the changed values where there are any."""
+        return self.need.label
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The runs needed."""
+        return self.need.seeds
 
     @property
     def missing_seeds(self) -> tuple[int, ...]:
@@ -46,12 +67,20 @@ class Runs:
         present = {record.seed for record in self.records}
         return tuple(seed for seed in self.seeds if seed not in present)
 
+    def only(self, seeds: Sequence[int]) -> Runs:
+        """The runs of these seeds alone."""
+        kept = {
+            kind: tuple(record for record in getattr(self, kind) if record.seed in seeds)
+            for kind in ("records", "own", "unfinished")
+        }
+        return replace(self, need=replace(self.need, seeds=tuple(seeds)), **kept)
+
     @property
     def command(self) -> str:
         """What makes the missing runs; empty when none is missing or this version cannot make them."""
         if not self.available or not self.missing_seeds:
             return ""
-        return f"hypermask run {self.name} --seed {' '.join(map(str, self.missing_seeds))}"
+        return self.need.command(self.missing_seeds)
 
 
 def shows_own_runs(profile: str, own_runs: bool) -> bool:
@@ -65,21 +94,25 @@ def gather(
     own_runs: bool = False,
     device: str = "auto",
 ) -> dict[str, Runs]:
-    """The runs an item of the paper (`fig06`, `table04`) is made of, in a profile; keyed by experiment.
+    """The runs an item of the paper (`fig06`, `table04`) is made of, in a profile.
 
-    An experiment this version does not have has no runs: it is shown as not run.
+    Keyed by experiment; with changed values by those as well, `split_mnist/hypermask-t [beta=0.01]`. An
+    experiment this version does not have has no runs: it is shown as not run.
     """
     if profile not in PROFILES:
         raise HyperMaskError(f"unknown profile {profile!r}; expected {', '.join(PROFILES)}.")
+    wanted = items.get(item)
     gathered = {}
-    for need in items.get(item).runs:
-        name = need.experiment
-        if name not in experiments.EXPERIMENTS:
-            gathered[name] = Runs(name, (), (), (), need.seeds, available=False)
+    changed: Counter[str] = Counter()
+    for need in wanted.runs:
+        if need.experiment not in experiments.EXPERIMENTS:
+            gathered[need.label] = Runs(need, available=False)
         elif profile == "smoke":
-            gathered[name] = _smoke(name, need.seeds, device)
+            changed[need.experiment] += bool(need.overrides)
+            too_many = need.overrides and changed[need.experiment] > SMOKE_SETTINGS
+            gathered[need.label] = Runs(replace(need, seeds=())) if too_many else _smoke(wanted, need, device)
         else:
-            gathered[name] = _recorded(name, need.seeds, profile, shows_own_runs(profile, own_runs), device)
+            gathered[need.label] = _recorded(wanted, need, profile, shows_own_runs(profile, own_runs), device)
     return gathered
 
 
@@ -89,26 +122,34 @@ def verdict(claim: str, runs: Sequence[Runs], holds: Callable[..., bool]) -> str
 
     holds: the claim as a test, called with each experiment's finished records, a sequence per experiment.
     """
-    missing = [group.name for group in runs if not group.records]
+    missing = [group.label for group in runs if not group.records]
     if missing:
-        return f"{claim}: cannot say, {' and '.join(missing)} not run."
-    counts = " and ".join(f"{group.name}, n = {len(group.records)}" for group in runs)
+        named = " and ".join(missing) if len(missing) <= _NAMED else f"{len(missing)} of {len(runs)} settings"
+        return f"{claim}: cannot say, {named} not run."
+    if len(runs) <= _NAMED:
+        counts = " and ".join(f"{group.label}, n = {len(group.records)}" for group in runs)
+    else:
+        numbers = sorted({len(group.records) for group in runs})
+        counts = f"{len(runs)} settings, n = {' or '.join(map(str, numbers))} each"
     answer = "supported" if holds(*(group.records for group in runs)) else "not supported"
     return f"{claim}: {answer} by our records ({counts})."
 
 
 def report(runs: Iterable[Runs]) -> str:
-    """Plain text on each experiment's runs: which there are, which are left out, and the command for what is
-    missing.
+    """Plain text on each configuration's runs: which there are, which are left out, and the command for what
+    is missing.
     """
     lines = []
     for group in runs:
         if not group.available:
-            lines.append(f"{group.name}: not run; this version has no such experiment yet")
+            lines.append(f"{group.label}: not run; this version has no such experiment yet")
+            continue
+        if not group.seeds:
+            lines.append(f"{group.label}: not run in this profile")
             continue
         present = len(group.seeds) - len(group.missing_seeds)
         shown = ", ".join(str(record.seed) for record in group.records) or "none"
-        lines.append(f"{group.name}: {present} of {len(group.seeds)} needed runs (seeds shown: {shown})")
+        lines.append(f"{group.label}: {present} of {len(group.seeds)} needed runs (seeds shown: {shown})")
         lines += [f"  seed {record.seed} is left out: {record.status}" for record in group.unfinished]
         if group.own:
             lines.append(f"  your own runs: seeds {', '.join(str(record.seed) for record in group.own)}")
@@ -117,47 +158,83 @@ def report(runs: Iterable[Runs]) -> str:
     return "\n".join(lines)
 
 
-def _recorded(name: str, seeds: tuple[int, ...], profile: str, own_runs: bool, device: str) -> Runs:
-    shipped = records.load(name)
+def report_settings(item: str, runs: Iterable[Runs]) -> str:
+    """Plain text on an item's many settings: how many have been run, which are left out, and the first command
+    for what is missing.
+    """
+    groups: dict[str, list[Runs]] = {}
+    for group in runs:
+        groups.setdefault(group.name, []).append(group)
+    lines = []
+    for name, settings in groups.items():
+        if not all(group.available for group in settings):
+            lines.append(f"{name}: none of {len(settings)} settings run; this version has no such experiment yet")
+            continue
+        done = sum(bool(group.records) for group in settings)
+        lines.append(f"{name}: {done} of {len(settings)} settings run")
+        lines += [
+            f"  {group.label} seed {record.seed} is left out: {record.status}"
+            for group in settings
+            for record in group.unfinished
+        ]
+        own = sum(bool(group.own) for group in settings)
+        if own:
+            lines.append(f"  settings with your own runs: {own}")
+        commands = [group.command for group in settings if group.command]
+        if commands:
+            lines.append(f"  missing; to make the first: {commands[0]}")
+            lines.append(f"  to list them all: hypermask sweep {item} --dry-run")
+    return "\n".join(lines)
+
+
+def _recorded(item: Item, need: Need, profile: str, own_runs: bool, device: str) -> Runs:
+    experiment = experiments.get(need.experiment).override(list(need.overrides))
+    shipped = _shown(item, need, experiment, paths.records())
     if profile == "paper":
         shipped_seeds = {record.seed for record in shipped if record.finished}
-        missing = [seed for seed in seeds if seed not in shipped_seeds]
-        _train(experiments.get(name), missing, device, paths.runs())
-    own = records.load(name, own=True) if own_runs else []
+        missing = [seed for seed in need.seeds if seed not in shipped_seeds]
+        _train(item, need, experiment, missing, device, paths.runs())
+    own = _shown(item, need, experiment, paths.runs()) if own_runs else []
     return Runs(
-        name,
+        need,
         records=tuple(record for record in shipped if record.finished),
         own=tuple(record for record in own if record.finished),
         unfinished=tuple(record for record in shipped if not record.finished),
-        seeds=seeds,
     )
 
 
-def _smoke(name: str, needed: tuple[int, ...], device: str) -> Runs:
-    experiment = experiments.smoke(name)
-    seeds = tuple(seed for seed in experiment.seeds if seed in needed)
-    found = _train(experiment, seeds, device, paths.build() / "smoke" / "runs")
+def _smoke(item: Item, need: Need, device: str) -> Runs:
+    experiment = experiments.smoke(need.experiment).override(list(need.overrides))
+    seeds = (experiment.seeds if not item.compares_settings else experiment.seeds[:1])[: len(need.seeds)]
+    need = replace(need, seeds=seeds)
+    root = paths.build() / "smoke" / "runs"
+    _train(item, need, experiment, seeds, device, root)
+    found = [record for record in _shown(item, need, experiment, root) if record.seed in seeds]
     return Runs(
-        name,
+        need,
         records=tuple(record for record in found if record.finished),
-        own=(),
         unfinished=tuple(record for record in found if not record.finished),
-        seeds=seeds,
     )
 
 
-def _train(experiment: Experiment, seeds: Sequence[int], device: str, root: Path) -> list[Record]:
-    """The experiment's runs of these seeds below `root`; those without a record are trained, one after the
-    other.
+def _shown(item: Item, need: Need, experiment: Experiment, root: Path) -> list[Record]:
+    """The configuration's records below `root` that the item shows."""
+    found = records.find(experiment.name, experiment.config.hash, root)
+    return [record for record in found if item.shows(need, record)]
+
+
+def _train(item: Item, need: Need, experiment: Experiment, seeds: Sequence[int], device: str, root: Path) -> None:
+    """Train those of the seeds, one after the other, that have no record below `root` which the item shows.
+
+    A record without the part that is needed is made again.
     """
     with _alone(root, experiment.name):
-        present = {record.seed for record in records.find(experiment.name, experiment.config.hash, root, seeds)}
+        present = {record.seed for record in _shown(item, need, experiment, root)}
         for seed in seeds:
             if seed not in present:
                 from hypermask.training import run_experiment
 
-                run_experiment(experiment, seed, device=device, root=root)
-    return records.find(experiment.name, experiment.config.hash, root, seeds)
+                run_experiment(experiment, seed, device=device, root=root, infer=need.infer, overwrite=True)
 
 
 @contextlib.contextmanager

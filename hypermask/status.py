@@ -110,7 +110,7 @@ def _item_status(item: Item, shelf: _Shelf) -> dict[str, Any]:
         seeds = {record.seed for record in shelf.present(need)}
         present += len(seeds)
         missing += [
-            {"experiment": need.experiment, "seed": seed, "command": _command(need, seed)}
+            {"experiment": need.experiment, "seed": seed, "command": need.command([seed])}
             for seed in need.seeds
             if seed not in seeds
         ]
@@ -157,13 +157,16 @@ def _manifest(notebook: str) -> dict[str, Any] | None:
 def _records_today(notebook: str, shown: dict[str, str], shelf: _Shelf) -> dict[str, str]:
     """Path -> content hash of the records that the notebook would read today.
 
-    They are those of its items' experiments and of every configuration it showed last time.
+    They are those its items show and every one in a folder it showed last time and no item shows now.
     """
-    experiments_of_items = {
-        need.experiment for item in items.of_notebook(notebook) for need in item.runs if not need.overrides
-    }
-    known = [experiments.get(name) for name in experiments_of_items if name in experiments.EXPERIMENTS]
-    today = [record for experiment in known for record in shelf.folder(experiment.name, experiment.config.hash)]
+    today = [
+        record
+        for item in items.of_notebook(notebook)
+        for need in item.runs
+        if (experiment := _experiment(need)) is not None
+        for record in shelf.folder(experiment.name, experiment.config.hash)
+        if item.shows(need, record)
+    ]
     hashes = {record.path.relative_to(paths.root()).as_posix(): record.content_sha256 for record in today}
     folders = {Path(name).parent for name in shown} - {Path(name).parent for name in hashes}
     for folder in folders:
@@ -186,11 +189,6 @@ def _experiment(need: Need) -> experiments.Experiment | None:
     if need.experiment not in experiments.EXPERIMENTS:
         return None
     return experiments.get(need.experiment).override(list(need.overrides))
-
-
-def _command(need: Need, seed: int) -> str:
-    changes = f" --set {' '.join(need.overrides)}" if need.overrides else ""
-    return f"hypermask run {need.experiment}{changes} --seed {seed}"
 
 
 def _missing_shortened(missing: list[dict[str, Any]]) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hypermask import metrics, paper
+from hypermask import experiments, metrics, paper
 from hypermask.metrics import Summary
 
 if TYPE_CHECKING:
@@ -34,7 +34,16 @@ BENCHMARKS = {
     "permuted_mnist_100": "Permuted MNIST, 100 tasks",
     "split_mnist": "Split MNIST",
     "split_cifar100": "Split CIFAR-100",
+    "split_cifar100_5x20": "Split CIFAR-100, 5 x 20",
     "tiny_imagenet": "Tiny ImageNet",
+}
+# How tables name the values of a configuration that are changed.
+_VALUES = {
+    "embedding_size": "embedding",
+    "hypernetwork_hidden": "hypernetwork",
+    "lam": "lambda",
+    "l1": "L1",
+    "batch_size": "batch size",
 }
 
 SPREAD_NOTE = (
@@ -136,7 +145,8 @@ class Table:
             *([f"% {self.mark}"] if self.mark else []),
             "% needs the package booktabs",
             r"\begin{table}",
-            r"\centering\footnotesize",
+            # A table that would not fit on a page in the usual size is set smaller.
+            r"\centering\scriptsize" if len(self.body) > 60 else r"\centering\footnotesize",
             rf"\caption{{{_latex(' '.join([self._title() + '.', *self.notes]))}}}",
             rf"\label{{tab:{self.label}}}",
             rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
@@ -178,15 +188,16 @@ def summarise(runs: Sequence[Record], value: Callable[[np.ndarray], float]) -> S
 
 
 def accuracy_comparison(runs: Runs) -> Comparison:
-    """An experiment's mean overall accuracy beside the value the paper prints for it."""
+    """An experiment's mean overall accuracy beside the value the paper prints for it; a changed setting's alone."""
     benchmark, method = runs.name.split("/")
-    return _compared(paper.printed_accuracy(method, benchmark), runs, metrics.mean_accuracy)
+    printed = None if runs.need.overrides else paper.printed_accuracy(method, benchmark)
+    return compared(printed, runs, metrics.mean_accuracy)
 
 
 def bwt_comparison(runs: Runs) -> Comparison:
     """An experiment's backward transfer beside the value of table 4, which has none for some."""
     benchmark, method = runs.name.split("/")
-    return _compared(_printed_bwt(method, benchmark), runs, metrics.backward_transfer)
+    return compared(_printed_bwt(method, benchmark), runs, metrics.backward_transfer)
 
 
 def comparisons(
@@ -224,18 +235,44 @@ def comparisons(
     )
 
 
+def settings(
+    keys: tuple[str, ...],
+    rows: Sequence[tuple[tuple[float, ...], Comparison]],
+    title: str,
+    label: str,
+    notes: Sequence[str],
+    digits: int = 2,
+) -> Table:
+    """The table of comparisons of one method in several settings: their values stand in columns of their own."""
+    whole = comparisons([row for _, row in rows], title, label, notes, digits)
+    frame = whole.frame.drop(columns=["method", "benchmark", "network"])
+    for column, key in enumerate(keys):
+        frame.insert(column, key, [setting[column] for setting, _ in rows])
+    constant = 4  # method, benchmark, network and source
+    return replace(
+        whole,
+        frame=frame,
+        head=(*keys, *whole.head[constant:]),
+        body=tuple(
+            (*(f"{value:g}" for value in setting), *cells[constant:])
+            for (setting, _), cells in zip(rows, whole.body, strict=True)
+        ),
+        text_columns=len(keys),
+    )
+
+
 def known_task_identity(runs: Mapping[str, Runs], table: int) -> Table:
     """Table 1 or 3 (its full version): every printed row, marked quoted or run by the authors, ours beside
     HyperMask's.
 
-    runs: what there is of the rows that this project runs, keyed by experiment.
+    runs: what there is of the rows that this project runs, as `results.gather` gives them.
     """
     rows = []
     for benchmark in BENCHMARKS:
         for printed in paper.known_task_rows():
             if printed.benchmark != benchmark or not _stands_in(printed.place, table):
                 continue
-            ours = runs.get(f"{benchmark}/{_experiment_method(printed)}")
+            ours = runs.get(_repeated_by(printed))
             value = paper.Printed(printed.mean, printed.sd, printed.source, printed.place)
             name = f"{printed.method}, {printed.setting}" if printed.setting else printed.method
             row = Comparison(
@@ -286,6 +323,42 @@ def backward_transfer(runs: Mapping[str, Runs]) -> Table:
         "with known task identity.",
     ]
     return comparisons(rows, "Table 4. Mean backward transfer, points of percent", "backward_transfer", notes, digits=3)
+
+
+def first_task(runs: Runs) -> list[Comparison]:
+    """What the caption of figure 3 prints of HyperMask-T's first task: its accuracy just after training it and
+    after all tasks.
+    """
+    just_after, after_all = (row.value for row in paper.statements() if row.place == "figure 3")
+    benchmark, method = runs.name.split("/")
+    return [
+        Comparison(
+            f"{METHODS[method]}, task 1 {when}",
+            benchmark,
+            paper.RUN_BY_AUTHORS,
+            paper.Printed(value, None, paper.RUN_BY_AUTHORS, "caption of figure 3"),
+            summarise(runs.records, lambda accuracy, row=row: float(accuracy[row, 0])),
+            summarise(runs.own, lambda accuracy, row=row: float(accuracy[row, 0])),
+        )
+        for when, value, row in (("just after", just_after, 0), ("after all tasks", after_all, -1))
+    ]
+
+
+def models(runs: Runs, numbers: Sequence[int]) -> list[Comparison]:
+    """Single models of figure 11: our run of seed k beside the paper's model k."""
+    benchmark, method = runs.name.split("/")
+    target = {"hypermask-f": "fixed", "hypermask-t": "trainable"}[method]
+    rows = []
+    for printed in paper.tiny_imagenet_models():
+        if printed.target == target and printed.model in numbers:
+            ours, yours = (
+                _accuracy([record for record in records if record.seed == printed.model])
+                for records in (runs.records, runs.own)
+            )
+            value = paper.Printed(printed.mean, None, paper.RUN_BY_AUTHORS, "caption of figure 11")
+            name = f"{METHODS[method]}, model {printed.model}"
+            rows.append(Comparison(name, benchmark, value.source, value, ours, yours))
+    return rows
 
 
 def weight_distance(runs: Runs, layer: int) -> Table:
@@ -359,16 +432,18 @@ def per_run(runs: Mapping[str, Runs]) -> str:
     """Plain text: mean accuracy, its value just after training and backward transfer of every finished run,
     by seed.
     """
-    lines = [f"{'experiment':<31}{'seed':>5}{'ACC, %':>10}{'just after, %':>15}{'BWT, points':>13}"]
+    width = max([31, *(len(name) + 1 for name in runs)])
+    lines = [f"{'experiment':<{width}}{'seed':>5}{'ACC, %':>10}{'just after, %':>15}{'BWT, points':>13}"]
     for name, group in runs.items():
         for kind, shown in (("", group.records), (" (yours)", group.own)):
             for record in shown:
                 accuracy = metrics.mean_accuracy(record.accuracy)
                 after = metrics.diagonal_mean(record.accuracy)
                 transfer = metrics.backward_transfer(record.accuracy)
-                lines.append(f"{name + kind:<31}{record.seed:>5}{accuracy:>10.3f}{after:>15.3f}{transfer:>+13.3f}")
+                start = f"{name + kind:<{width}}{record.seed:>5}"
+                lines.append(f"{start}{accuracy:>10.3f}{after:>15.3f}{transfer:>+13.3f}")
         if not group.records and not group.own:
-            lines.append(f"{name:<31}{paper.NOT_RUN:>15}")
+            lines.append(f"{name:<{width}}{paper.NOT_RUN:>15}")
     return "\n".join(lines)
 
 
@@ -387,15 +462,18 @@ def per_task(runs: Runs) -> str:
     ]
     for task in shown:
         after, last = (metrics.summary(values) for values in (matrices[:, task, task], matrices[:, -1, task]))
-        lines.append(
-            f"{task + 1:>4}{_plus_minus(after.mean, after.t95, 2):>26}{_plus_minus(last.mean, last.t95, 2):>24}"
-        )
+        lines.append(f"{task + 1:>4}{plus_minus(after.mean, after.t95, 2):>26}{plus_minus(last.mean, last.t95, 2):>24}")
     return "\n".join(lines)
 
 
 def mean_of(runs: Sequence[Record]) -> np.ndarray:
     """Mean accuracy matrix [T, T] of several runs, percent, NaN above the diagonal."""
     return np.mean([record.accuracy for record in runs], axis=0)
+
+
+def final_mean(runs: Sequence[Record]) -> float:
+    """Mean overall accuracy of several runs, percent."""
+    return _accuracy(runs).mean
 
 
 def mean_matrix(runs: Runs, digits: int = 2) -> str:
@@ -428,25 +506,36 @@ def rank_among_printed(runs: Sequence[Record], benchmark: str, method: str) -> i
 _KEYS = {name: key for key, name in METHODS.items()}
 
 
-def _experiment_method(row: paper.KnownTaskRow) -> str | None:
-    """The method of our experiment that repeats a printed row. Of WSN it is c = 50 %, and ResNet-18 where
-    there is a choice.
+def _repeated_by(row: paper.KnownTaskRow) -> str | None:
+    """The label of our configuration that repeats a printed row; None if there is none, as for networks other than
+    ResNet-18 of WSN.
     """
-    if row.method == "WSN" and (row.setting != "c=50%" or row.target_network not in ("", "ResNet-18")):
+    name = f"{row.benchmark}/{_KEYS.get(row.method)}"
+    if row.method != "WSN":
+        return name
+    if row.target_network not in ("", "ResNet-18"):
         return None
-    return _KEYS.get(row.method)
+    share = float(row.setting.removeprefix("c=").removesuffix("%"))
+    return name if experiments.get(name).config.method.c == share else f"{name} [c={share:g}]"
 
 
-def _compared(printed: paper.Printed | None, runs: Runs, value: Callable[[np.ndarray], float]) -> Comparison:
+def compared(printed: paper.Printed | None, runs: Runs, value: Callable[[np.ndarray], float]) -> Comparison:
+    """`value` of a configuration's accuracy matrices beside what is printed of it."""
     benchmark, method = runs.name.split("/")
     return Comparison(
-        method=METHODS[method],
+        method=", ".join([METHODS[method], *map(_setting, runs.need.overrides)]),
         benchmark=benchmark,
         source=BLANK if printed is None else printed.source,
         printed=printed,
         ours=summarise(runs.records, value),
         yours=summarise(runs.own, value),
     )
+
+
+def _setting(override: str) -> str:
+    """`lam=0.01` as a table says it."""
+    key, value = override.split("=")
+    return f"{_VALUES.get(key, key)} {value.replace(',', '-')}"
 
 
 def _printed_bwt(method: str, benchmark: str) -> paper.Printed | None:
@@ -500,18 +589,18 @@ def _numbers(row: Comparison, shows_own: bool) -> dict[str, Any]:
         "benchmark": row.benchmark,
         "network": row.network,
         "source": "" if row.source == BLANK else row.source,
-        "paper_mean": _number(row.printed and row.printed.mean),
-        "paper_population_sd": _number(row.printed and row.printed.sd),
-        "ours_mean": _number(ours and ours.mean),
-        "ours_sample_sd": _number(ours and ours.sd),
-        "ours_population_sd": _number(ours and ours.population_sd),
-        "ours_t95": _number(ours and ours.t95),
+        "paper_mean": number(row.printed and row.printed.mean),
+        "paper_population_sd": number(row.printed and row.printed.sd),
+        "ours_mean": number(ours and ours.mean),
+        "ours_sample_sd": number(ours and ours.sd),
+        "ours_population_sd": number(ours and ours.population_sd),
+        "ours_t95": number(ours and ours.t95),
         "runs": ours.n if ours else 0,
-        "difference": _number(row.difference),
+        "difference": number(row.difference),
         "status": "" if row.status == BLANK else row.status,
     }
     if shows_own:
-        numbers |= {"yours_mean": _number(yours and yours.mean), "yours_runs": yours.n if yours else 0}
+        numbers |= {"yours_mean": number(yours and yours.mean), "yours_runs": yours.n if yours else 0}
     return numbers
 
 
@@ -522,8 +611,8 @@ def _texts(row: Comparison, digits: int, shows_own: bool) -> tuple[str, ...]:
         BENCHMARKS[row.benchmark],
         row.network or BLANK,
         row.source,
-        _plus_minus(row.printed.mean, row.printed.sd, digits, 2) if row.printed else BLANK,
-        _plus_minus(ours.mean, ours.sd, digits) if ours else BLANK,
+        plus_minus(row.printed.mean, row.printed.sd, digits, 2) if row.printed else BLANK,
+        plus_minus(ours.mean, ours.sd, digits) if ours else BLANK,
         str(ours.n) if ours else ("0" if row.compared else BLANK),
         _rounded(ours and ours.population_sd, digits),
         _rounded(ours and ours.t95, digits),
@@ -532,11 +621,12 @@ def _texts(row: Comparison, digits: int, shows_own: bool) -> tuple[str, ...]:
     ]
     if shows_own:
         yours = row.yours
-        texts.append(f"{_plus_minus(yours.mean, yours.sd, digits)} (n = {yours.n})" if yours else BLANK)
+        texts.append(f"{plus_minus(yours.mean, yours.sd, digits)} (n = {yours.n})" if yours else BLANK)
     return tuple(texts)
 
 
-def _number(value: float | None) -> float:
+def number(value: float | None) -> float:
+    """The value for a numeric column, NaN (an empty cell of the CSV) where there is none."""
     return np.nan if value is None else value
 
 
@@ -544,7 +634,8 @@ def _rounded(value: float | None, digits: int) -> str:
     return BLANK if value is None else f"{value:.{digits}f}"
 
 
-def _plus_minus(mean: float, spread: float | None, digits: int, spread_digits: int | None = None) -> str:
+def plus_minus(mean: float, spread: float | None, digits: int, spread_digits: int | None = None) -> str:
+    """`mean ± spread` as text; the mean alone where there is no spread."""
     if spread is None:
         return f"{mean:.{digits}f}"
     return f"{mean:.{digits}f} ± {spread:.{digits if spread_digits is None else spread_digits}f}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from hypermask import benchmarks, checkpoints, methods, records
+from hypermask import benchmarks, checkpoints, inference, methods, records
 from hypermask import engine as engines
 from hypermask.benchmarks.base import Benchmark, Split
+from hypermask.checkpoints import Checkpoints, State
 from hypermask.config import TrainingConfig, section_to_dict
 from hypermask.device import environment, resolve
+from hypermask.engine import Batches
 from hypermask.errors import HyperMaskError
 from hypermask.evaluation import evaluate, sample_logits
 from hypermask.experiments import Experiment
@@ -29,9 +31,10 @@ from hypermask.files import canonical_json, sha256
 from hypermask.methods import Method
 from hypermask.progress import Progress, choose
 from hypermask.records import Record
-from hypermask.seeds import derive, generator
+from hypermask.seeds import generator, seed_layers
 
 LOGITS_PER_TASK = 400
+PACKAGE = Path(__file__).resolve().parent
 
 
 @dataclass
@@ -43,6 +46,35 @@ class History:
     task_seconds: list[float] = field(default_factory=list)
     evaluation_seconds: list[float] = field(default_factory=list)
     peak_memory_mb: list[float | None] = field(default_factory=list)
+    inference: dict[str, dict[str, Any]] = field(default_factory=dict)
+    engine: str = ""
+    kernel: str | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a run is watched and driven; no part of the configuration, and changing no result beyond rounding.
+
+    seed: batch order, augmentation and samples.  engine: `auto`, `eager` or `fused` (`hypermask.engine`).
+    evaluate_every: iterations between points of the validation curve.  logits_per_task: test images per task whose
+    logits the record keeps.  progress: chosen by where the process runs if None.  after_task(t): called when task t
+    (0-based) is learned and evaluated.  seeds_at_once: how many runs share the device, for the record.  infer: `ent`,
+    `fecam`, how to classify without the task's identity after each task (`hypermask.inference`).
+    """
+
+    seed: int
+    engine: str = "auto"
+    evaluate_every: int = 1000
+    logits_per_task: int = LOGITS_PER_TASK
+    progress: Progress | None = None
+    after_task: Callable[[int], None] | None = None
+    seeds_at_once: int = 1
+    infer: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, least in (("seed", 0), ("evaluate_every", 1), ("logits_per_task", 1)):
+            if getattr(self, name) < least:
+                raise HyperMaskError(f"{name} is {getattr(self, name)}; expected {least} or more.")
 
 
 def train(
@@ -53,20 +85,14 @@ def train(
     seed: int = 1,
     name: str | None = None,
     root: Path | None = None,
-    engine: str = "auto",
-    evaluate_every: int = 1000,
-    logits_per_task: int = LOGITS_PER_TASK,
-    progress: Progress | None = None,
-    after_task: Callable[[int], None] | None = None,
+    **settings: Any,
 ) -> Record:
     """Train your own method or network on a benchmark and return the record of the run.
 
     method: moved to the benchmark's device.  training: 500 iterations per task by default.  seed: batch order,
     augmentation and samples; the method and the benchmark were made from their own.  name: BENCHMARK/METHOD, `own` as
-    the method by default.  engine: `auto`, `eager` or `fused` (`hypermask.engine`).  root: write the record below this
-    folder (`runs/`, say); without it nothing is written and the logits are not kept.  evaluate_every: iterations
-    between points of the validation curve; changes nothing else.  logits_per_task: test images per task whose logits
-    the record keeps.  after_task(t): called when task t (0-based) is learned and evaluated.
+    the method by default.  root: write the record below this folder (`runs/`, say); without it nothing is written and
+    the logits are not kept.  settings: the other fields of `Settings`.
 
     A run whose weights stop being finite ends there with the status "diverged".
     """
@@ -84,18 +110,7 @@ def train(
         "overrides": [],
         "config_hash": sha256(canonical_json(config)),
     }
-    measured, arrays = _learn(
-        method,
-        benchmark,
-        training,
-        seed=seed,
-        engine=engine,
-        evaluate_every=evaluate_every,
-        logits_per_task=logits_per_task,
-        progress=progress or choose(),
-        title=f"{name}, seed {seed}",
-        after_task=after_task,
-    )
+    measured, arrays = _learn(method, benchmark, training, Settings(seed=seed, **settings), f"{name}, seed {seed}")
     payload = {"schema": records.SCHEMA, **identity, **measured}
     if root is None:
         return Record(records.seal({**payload, "logits": None}))
@@ -108,44 +123,32 @@ def run_experiment(
     *,
     root: Path,
     device: str = "auto",
-    engine: str = "auto",
-    evaluate_every: int = 1000,
-    logits_per_task: int = LOGITS_PER_TASK,
     keep_weights: bool = False,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    **settings: Any,
 ) -> Record:
     """Train one seed of an experiment and write its record below `root` (`runs/` for your own).
 
-    engine: `auto`, `eager` or `fused` (`hypermask.engine`).  keep_weights: also write the weights after each task
-    beside the record, for `HyperMask.load`.  overwrite: replace a record that is there.
+    keep_weights: also write the weights after each task beside the record, for `HyperMask.load`.  overwrite: replace a
+    record that is there.  settings: the other fields of `Settings`.
+
+    The run leaves a checkpoint after every task, and goes on from the last one if it was stopped.
     """
-    if seed < 0:
-        raise HyperMaskError(f"seed {seed} is negative; expected 0 or more.")
+    chosen = Settings(seed=seed, **settings)
     config = experiment.config
-    benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
-    method = methods.build(config.method, benchmark, seed)
     path = records.location(root, experiment.name, config.hash, seed)
     if path.exists() and not overwrite:
         raise HyperMaskError(f"{path.name} of {experiment.name} is there already; use --force to train it again.")
+    benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
+    method = methods.build(config.method, benchmark, seed)
 
     def after_task(task: int) -> None:
         if keep_weights:
             facts = {"input_shape": list(benchmark.input_shape), "classes": benchmark.classes_per_task}
             checkpoints.save_tensors(checkpoints.weights_path(path, task), method.weights(), facts)
+        if chosen.after_task is not None:
+            chosen.after_task(task)
 
-    measured, arrays = _learn(
-        method,
-        benchmark,
-        config.training,
-        seed=seed,
-        engine=engine,
-        evaluate_every=evaluate_every,
-        logits_per_task=logits_per_task,
-        progress=progress or choose(),
-        title=f"{experiment.name}, seed {seed}",
-        after_task=after_task,
-    )
     identity = {
         "experiment": experiment.name,
         "seed": seed,
@@ -153,40 +156,50 @@ def run_experiment(
         "overrides": list(experiment.overrides),
         "config_hash": config.hash,
     }
+    measured, arrays = _learn(
+        method,
+        benchmark,
+        config.training,
+        replace(chosen, after_task=after_task),
+        f"{experiment.name}, seed {seed}",
+        saved := Checkpoints(path, _resumable(identity, chosen, method, benchmark)),
+    )
     payload = {"schema": records.SCHEMA, **identity, **measured}
-    return records.read(records.write(payload, arrays or None, root, overwrite=overwrite))
+    written = records.write(payload, arrays or None, root, overwrite=overwrite)
+    saved.remove()
+    return records.read(written)
 
 
 def _learn(
     method: Method,
     benchmark: Benchmark,
     training: TrainingConfig,
-    *,
-    seed: int,
-    engine: str,
-    evaluate_every: int,
-    logits_per_task: int,
-    progress: Progress,
+    settings: Settings,
     title: str,
-    after_task: Callable[[int], None] | None,
+    saved: Checkpoints | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The whole of Algorithm 1; returns the measured part of a record and its arrays."""
-    if evaluate_every < 1:
-        raise HyperMaskError(f"the evaluation interval is {evaluate_every}; expected at least 1 iteration.")
     if method.tasks != benchmark.tasks:
         raise HyperMaskError(
             f"the method has {method.tasks} tasks and {benchmark.name} has {benchmark.tasks}; make them equal."
         )
+    inference.check(settings.infer, method, benchmark)
+    if benchmark.device.type == "cuda":
+        torch.cuda.set_device(benchmark.device)
     method.to(benchmark.device)
-    history = History()
-    layers: list[dict[str, torch.Tensor]] = []
+    history, layers = History(), []
+    state = saved.latest() if saved else None
+    if state:
+        method.set_weights(state.weights)
+        history, layers = History(**state.history), state.layers
     status = "finished"
+    progress = settings.progress or choose()
     progress.begin(title, benchmark.tasks, _iterations(training, len(benchmark.task(0).train)))
     try:
-        for task in range(benchmark.tasks):
+        for task in range(len(layers), benchmark.tasks):
             # Layers such as dropout draw from the global generator: it starts each task where the seed says.
-            torch.manual_seed(derive(seed, "layers", task))
-            used = _learn_task(method, benchmark, training, task, seed, engine, evaluate_every, history, progress)
+            seed_layers(settings.seed, task)
+            _learn_task(method, benchmark, training, task, settings, history, progress)
             if not all(bool(tensor.isfinite().all()) for tensor in method.weights().values()):
                 status = "diverged"
                 break
@@ -194,23 +207,29 @@ def _learn(
             layers.append({name: weights.cpu().clone() for name, weights in method.shared_layers().items()})
             row = history.accuracy[task]
             progress.finished_task(task, row[task], sum(row) / len(row), history.task_seconds[task])
-            if after_task is not None:
-                after_task(task)
+            inference.measure(history.inference, settings.infer, method, benchmark, task, settings.seed)
+            if settings.after_task is not None:
+                settings.after_task(task)
+            if saved:
+                saved.save(State(task + 1, method.weights(), asdict(history), layers))
     finally:
         progress.end()
-    arrays = sample_logits(method, benchmark, seed, logits_per_task) if status == "finished" else {}
+    arrays = sample_logits(method, benchmark, settings.seed, settings.logits_per_task) if status == "finished" else {}
     payload = {
         "status": status,
         "accuracy": _square(history.accuracy, benchmark.tasks),
-        **{name: value for name, value in asdict(history).items() if name != "accuracy"},
+        **{name: value for name, value in asdict(history).items() if name not in ("accuracy", "kernel")},
         "target_distance": _distances(layers) if status == "finished" else None,
         "logits": {"per_task": int(arrays["labels"].shape[1])} if arrays else None,
-        "inference": None,
+        "inference": (history.inference or None) if status == "finished" else None,
         "data": benchmark.checksums,
         "method_digest": _digest(method),
-        "engine": used.name,
-        "evaluation_interval": evaluate_every,
-        "environment": environment(benchmark.device) | {"kernel": used.kernel},
+        "evaluation_interval": settings.evaluate_every,
+        "environment": {
+            **environment(benchmark.device),
+            "kernel": history.kernel,
+            "seeds_at_once": settings.seeds_at_once,
+        },
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     return payload, arrays
@@ -221,33 +240,23 @@ def _learn_task(
     benchmark: Benchmark,
     training: TrainingConfig,
     task: int,
-    seed: int,
-    engine: str,
-    evaluate_every: int,
+    settings: Settings,
     history: History,
     progress: Progress,
-) -> engines.Engine:
-    """One pass of Algorithm 1's outer loop, with the learning-rate schedule and the choice of the model.
-
-    Returns the engine that ran it.
-    """
+) -> None:
+    """One pass of Algorithm 1's outer loop, with the learning-rate schedule and the choice of the model."""
     device = benchmark.device
     data = benchmark.task(task)
     iterations = _iterations(training, len(data.train))
     epoch = math.ceil(len(data.train) / training.batch_size)
-    order = batch_order(len(data.train), training.batch_size, iterations, seed, task).to(device)
-    augmentation = generator(seed, "augmentation", task, device)
-
-    def batch(iteration: int) -> tuple[torch.Tensor, torch.Tensor]:
-        chosen = order[iteration]
-        return benchmark.prepare(data.train.images[chosen], task, augmentation), data.train.labels[chosen]
-
+    order = batch_order(len(data.train), training.batch_size, iterations, settings.seed, task)
+    batches = Batches(benchmark, data, order.to(device), generator(settings.seed, "augmentation", task, device))
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     watch = Stopwatch(device)
     method.train()
     method.begin_task(task)
-    steps = engines.make(engine, method, task, training, iterations, batch)
+    steps = engines.make(settings.engine, method, task, training, iterations, batches)
     schedule = PlateauSchedule(training)
     best: tuple[float, dict[str, torch.Tensor]] | None = None
     curve: dict[str, list[float]] = {"iteration": [], "loss": [], "accuracy": []}
@@ -261,7 +270,7 @@ def _learn_task(
             steps.set_learning_rate(schedule.after_epoch(value))
             if training.model_choice == "lowest-validation-loss" and (best is None or value < best[0]):
                 best = value, {name: tensor.clone() for name, tensor in method.weights().items()}
-        if (iteration + 1) % evaluate_every == 0 and iteration not in curve["iteration"]:
+        if (iteration + 1) % settings.evaluate_every == 0 and iteration not in curve["iteration"]:
             with watch.paused():
                 steps.synchronise()
                 _validate(method, benchmark, task, data.validation, iteration, curve)
@@ -269,12 +278,13 @@ def _learn_task(
     if best is not None:
         method.set_weights(best[1])
     method.end_task(task)
+    method.collect_statistics(task, lambda: benchmark.prepare(data.train.images, task))
     history.task_seconds.append(round(watch.seconds(), 3))
     history.validation.append({**curve, "iteration": [i + 1 for i in curve["iteration"]]})
     history.peak_memory_mb.append(
         round(torch.cuda.max_memory_allocated(device) / 2**20, 1) if device.type == "cuda" else None
     )
-    return steps
+    history.engine, history.kernel = steps.name, steps.kernel
 
 
 def batch_order(images: int, batch_size: int, iterations: int, seed: int, task: int) -> torch.Tensor:
@@ -337,6 +347,18 @@ class Stopwatch:
         return time.perf_counter()
 
 
+def _resumable(identity: dict[str, Any], settings: Settings, method: Method, benchmark: Benchmark) -> dict[str, Any]:
+    """What has to be equal for a run to go on from a checkpoint."""
+    facts = environment(benchmark.device)
+    return {
+        **{key: identity[key] for key in ("config_hash", "seed")},
+        "settings": [settings.engine, settings.evaluate_every, *settings.infer],
+        "package": _digest_of(sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.c"))),
+        "data": benchmark.checksums,
+        **{key: facts[key] for key in ("torch", "device_name", "threads", "version")},
+    }
+
+
 def _iterations(training: TrainingConfig, images: int) -> int:
     return training.iterations or training.epochs * math.ceil(images / training.batch_size)
 
@@ -382,5 +404,8 @@ def _distances(layers: list[dict[str, torch.Tensor]]) -> dict[str, list[list[flo
 
 def _digest(method: Method) -> str:
     """SHA-256 over the source files that define the method."""
-    here = Path(__file__).resolve().parent
-    return sha256(b"".join((here / name).read_bytes() for name in method.sources))
+    return _digest_of(PACKAGE / name for name in method.sources)
+
+
+def _digest_of(sources: Iterable[Path]) -> str:
+    return sha256(b"".join(source.read_bytes() for source in sources))

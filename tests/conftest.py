@@ -14,3 +14,30 @@ os.environ["HYPERMASK_PROGRESS"] = "off"
 @pytest.fixture(scope="session")
 def project_root() -> Path:
     return Path(__file__).resolve().parent.parent
+
+
+def pytest_collection_modifyitems(items):
+    if "HYPERMASK_TEST_DATA" not in os.environ:
+        for item in items:
+            if item.get_closest_marker("real_data"):
+                item.add_marker(pytest.mark.skip(reason="not run: HYPERMASK_TEST_DATA names no folder of data sets"))
+    for_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if for_gpu:
+        import torch
+
+        if not torch.cuda.is_available():
+            for item in for_gpu:
+                item.add_marker(pytest.mark.skip(reason="not run: there is no CUDA device"))
+
+
+def pytest_terminal_summary(terminalreporter):
+    sections = {
+        "gpu": "GPU tests that were not run, for lack of a CUDA device",
+        "real_data": "Tests on the published images that were not run, for lack of the data",
+    }
+    for marker, title in sections.items():
+        skipped = [report.nodeid for report in terminalreporter.stats.get("skipped", []) if marker in report.keywords]
+        if skipped:
+            terminalreporter.section(title)
+            for name in skipped:
+                terminalreporter.write_line(name)

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from payloads import payload
 
@@ -14,6 +16,9 @@ def _own_root(tmp_path, monkeypatch):
     [
         ("permuted_mnist_10/hypermask-t", 2_036_010, 205_649_610),
         ("split_mnist/hypermask-t", 475_202, 12_359_127),
+        ("split_cifar100/hypermask-f", 699_066, 70_620_666),
+        ("split_cifar100_5x20/hypermask-t", 700_356, 70_750_956),
+        ("tiny_imagenet/hypermask-f", 698_421, 140_474_221),
     ],
 )
 def test_parameters(name, target, hypernetwork):
@@ -25,19 +30,50 @@ def test_parameters(name, target, hypernetwork):
 def test_the_shapes_are_those_of_the_benchmarks():
     from hypermask import benchmarks
 
-    for name, shape in needs._SHAPES.items():
-        benchmark = benchmarks.FACTORIES[name](tasks=2)
-        pixels = 1
-        for size in benchmark.input_shape:
-            pixels *= size
-        assert (pixels, benchmark.classes_per_task) == (shape.pixels, shape.classes)
+    for name in ("made_shapes", "permuted_mnist", "split_digits", "split_mnist"):
+        benchmark, shape = benchmarks.FACTORIES[name](), needs._SHAPES[name]
+        assert math.prod(benchmark.input_shape) == shape.pixels
+        assert (benchmark.image_shape[0], benchmark.classes_per_task) == (shape.channels, shape.classes)
+        sizes = [len(task.train) + len(task.validation) for task in map(benchmark.task, range(benchmark.tasks))]
+        assert min(sizes) == shape.per_task
+    assert sorted(needs._SHAPES) == sorted(benchmarks.FACTORIES)
 
 
-def test_memory_grows_with_the_previous_tasks():
+def test_the_shapes_of_the_photographs():
+    from hypermask.benchmarks import cifar100_files, tiny_imagenet_files
+
+    for name, files, tests in (
+        ("split_cifar100", cifar100_files, "test"),
+        ("split_cifar100_5x20", cifar100_files, "test"),
+        ("tiny_imagenet", tiny_imagenet_files, "val"),
+    ):
+        shape = needs._SHAPES[name]
+        assert (shape.channels, shape.pixels) == (files.SHAPE[0], math.prod(files.SHAPE))
+        assert shape.images == files.CLASSES * (files.PER_CLASS["train"] + files.PER_CLASS[tests])
+        assert shape.per_task == shape.classes * files.PER_CLASS["train"]
+
+
+@pytest.mark.parametrize("stem", ["conv3", "conv3-pool", "conv7-pool"])
+@pytest.mark.parametrize("widths", ["16,16,32,64,128", "4,8,8,8,16"])
+def test_a_resnet_has_as_many_parameters_as_counted(stem, widths):
+    from hypermask.model import HyperMask
+
+    changes = [f"target_stem={stem}", f"target_hidden={widths}", "hypernetwork_hidden=3"]
+    config = experiments.get("split_cifar100/hypermask-f").config.override(changes)
+    model = HyperMask.from_config(config.method, tasks=1, input_shape=(3, 32, 32), classes=10, seed=1)
+    assert model.masked[-1].stop == needs.target_parameters(config)
+
+
+def test_a_length_in_epochs_counts_the_iterations():
+    found = needs.needs(experiments.get("split_cifar100/hypermask-f"))
+    assert found.minutes == pytest.approx(142_000 * 10 * 70_620_666 * 4 / 3e12 / 60)
+
+
+def test_memory_is_four_copies_of_the_output_layer_and_the_images_whatever_the_number_of_tasks():
     ten = needs.gpu_memory_mb(experiments.get("permuted_mnist_10/hypermask-t").config)
     hundred = needs.gpu_memory_mb(experiments.get("permuted_mnist_100/hypermask-t").config)
-    assert ten == pytest.approx((5 * 2_036_010 * 101 * 4 + 4 * 9 * 2_036_010 * 4 + 70_000 * 784) / 2**20)
-    assert hundred - ten == pytest.approx(4 * 90 * 2_036_010 * 4 / 2**20)
+    assert ten == pytest.approx((4 * 2_036_010 * 101 * 4 + 70_000 * 784) / 2**20)
+    assert hundred == ten
 
 
 def test_without_runs_the_time_is_a_bound_and_says_so():

@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from made_up import accuracy_matrix, write_record
+from payloads import accuracy_matrix, write_record
 
 from hypermask import files, items, outputs, plots, tables
 from hypermask.errors import HyperMaskError

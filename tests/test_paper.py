@@ -51,6 +51,7 @@ def test_printed_accuracy_refuses_what_is_not_one_number():
 def test_printed_backward_transfer():
     assert paper.printed_bwt("hypermask-t", "permuted_mnist_100").mean == -1.791
     assert paper.printed_bwt("wsn", "tiny_imagenet") == paper.Printed(0.0, None, "quoted", "table 4")
+    assert paper.printed_bwt("hnet", "split_mnist").source == "run by the authors"
     with pytest.raises(HyperMaskError, match="no backward transfer of hypermask-f on split_mnist"):
         paper.printed_bwt("hypermask-f", "split_mnist")
 

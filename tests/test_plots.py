@@ -2,7 +2,7 @@ import io
 
 import numpy as np
 import pytest
-from made_up import accuracy_matrix
+from payloads import accuracy_matrix
 
 from hypermask import plots
 from hypermask.plots import Panel
@@ -74,6 +74,7 @@ def test_own_runs_have_a_panel_and_a_marker_of_their_own():
     panel = Panel("HyperMask-T", 5, matrices(5, 3), (99.64, 0.07), own=matrices(5, 1))
     assert len([ax for ax in plots.accuracy_matrices([panel], "t").axes if ax.get_xlabel()]) == 2
     axes = plots.mean_accuracy([panel], "t").axes[0]
+    assert "yours" in panel.values()
     assert plots.YOURS in axes.get_legend_handles_labels()[1]
     data = plots.mean_accuracy_data([panel])
     assert data["after_all_mean"][0] == pytest.approx(panel.matrices[:, -1, 0].mean())

@@ -141,8 +141,14 @@ def test_a_missing_key_is_named(tmp_path):
 def test_wrong_logits_are_not_written(tmp_path):
     with pytest.raises(RecordError, match=r"found \[5, 4, 2\], \[5, 4, 2\] and \[5, 3\]"):
         records.write(payload(), logits() | {"labels": np.zeros((5, 3), np.int64)}, tmp_path)
-    with pytest.raises(RecordError, match="found labels, masked"):
-        records.write(payload(), {"masked": logits()["masked"], "labels": logits()["labels"]}, tmp_path)
+    with pytest.raises(RecordError, match="found masked, unmasked"):
+        records.write(payload(), {"masked": logits()["masked"], "unmasked": logits()["unmasked"]}, tmp_path)
+
+
+def test_tasks_that_share_no_network_have_no_unmasked_logits(tmp_path):
+    kept = {name: logits()[name] for name in ("masked", "labels")}
+    arrays = records.read(records.write(payload(), kept, tmp_path)).arrays()
+    assert sorted(arrays) == ["labels", "masked"]
 
 
 def test_an_unfinished_run_may_have_unmeasured_rows(tmp_path):
@@ -266,8 +272,8 @@ def test_add_takes_folders_and_archives(tmp_path):
     ("changes", "message"),
     [
         ({"status": "interrupted"}, "only finished runs are added"),
-        ({"overrides": ["beta=0.01"]}, "another configuration than the named one"),
-        ({"config_hash": "0" * 64}, "another configuration than the named one"),
+        ({"overrides": ["beta=0.01"]}, "another configuration than its name has now"),
+        ({"config_hash": "0" * 64}, "another configuration than its name has now"),
         ({"experiment": "split_mnist/hypermask-x"}, "unknown experiment"),
     ],
 )
@@ -276,6 +282,40 @@ def test_add_refuses_unfit_runs_whatever_the_reason(changes, message):
     with pytest.raises(records.HyperMaskError, match=message):
         records.add([source], force_reason="please")
     assert not paths.records().exists()
+
+
+def changed(*assignments):
+    experiment = experiments.get(NAME).override(list(assignments))
+    return {
+        "overrides": list(experiment.overrides),
+        "config": experiment.config.to_dict(),
+        "config_hash": experiment.config.hash,
+    }
+
+
+def test_add_takes_the_ablations_of_the_paper_alone():
+    ablation = records.write(payload() | changed("p=70"), None, paths.runs())
+    assert [path.name for path in records.add([ablation])] == ["seed1.json"]
+    another = records.write(payload() | changed("p=71"), None, paths.runs())
+    with pytest.raises(RecordError, match="was run with --set p=71, which no figure or table needs"):
+        records.add([another])
+
+
+def test_add_completes_a_record_by_its_inference_alone():
+    records.add([records.write(payload(), None, paths.runs())])
+    inference = {"ent": {}, "environment": {"dirty": False}}
+    completed = records.write(payload(inference=inference), None, paths.runs(), overwrite=True)
+    assert len(records.add([completed])) == 1
+    assert records.load(NAME)[0].payload["inference"] == inference
+    other = records.write(payload(inference={"fecam": {}}), None, paths.runs(), overwrite=True)
+    with pytest.raises(RecordError, match="seed 1 is there already"):
+        records.add([other])
+
+
+def test_add_refuses_an_inference_from_an_unclean_tree():
+    source = records.write(payload(inference={"environment": {"dirty": True}}), None, paths.runs())
+    with pytest.raises(RecordError, match="not come from a clean tree"):
+        records.add([source])
 
 
 def test_add_refuses_all_if_one_is_unfit():

@@ -99,6 +99,17 @@ def test_refresh_replaces_a_notebook_whole_and_cleans_it(root, capfd):
     assert good.read_bytes() == once
 
 
+def test_text_that_the_kernel_cut_is_one_output_again(root):
+    path = write_notebook(root, "cut", "print()")
+    notebook = nbformat.read(path, 4)
+    picture = nbformat.v4.new_output("execute_result", {"text/plain": "picture"}, execution_count=2)
+    texts = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in ("one\n", "two", "\n", "three\n")]
+    notebook.cells[2].outputs = [*texts[:3], picture, texts[3]]
+    nbformat.write(notebook, path)
+    outputs = nbformat.reads(regenerate.cleaned(path).decode(), 4).cells[2].outputs
+    assert [output.get("text") for output in outputs] == ["one\ntwo\n", None, "three\n"]
+
+
 def test_refresh_refuses_a_notebook_that_shows_own_runs(root):
     changed = PARAMETERS + "own_runs: bool = True  # yours\n"
     write_notebook(root, "changed", "print(1)", parameters=changed)

@@ -1,7 +1,7 @@
 import pytest
-from made_up import write_record
+from payloads import write_record
 
-from hypermask import experiments, results
+from hypermask import experiments, items, results
 from hypermask.errors import HyperMaskError
 from hypermask.results import gather, report, verdict
 
@@ -33,9 +33,11 @@ def test_own_runs_come_on_request_and_apart(root):
     assert (seeds(runs.records), seeds(runs.own)) == ([1], [3])
 
 
-def test_an_experiment_of_a_later_version_is_not_run_and_offers_no_command(root):
+def test_an_experiment_of_a_later_version_is_not_run_and_offers_no_command(root, monkeypatch):
+    monkeypatch.delitem(experiments.EXPERIMENTS, "split_mnist/hnet")
     runs = gather("fig06")["split_mnist/hnet"]
     assert (runs.available, runs.records, runs.command) == (False, (), "")
+    assert report([runs]) == "split_mnist/hnet: not run; this version has no such experiment yet"
 
 
 def test_report_names_what_is_there_left_out_and_missing(root):
@@ -44,7 +46,8 @@ def test_report_names_what_is_there_left_out_and_missing(root):
         "  seed 2 is left out: diverged",
         "  your own runs: seeds 3",
         f"  missing; to make them: hypermask run {NAME} --seed 2 3 4 5",
-        "split_mnist/hnet: not run; this version has no such experiment yet",
+        "split_mnist/hnet: 0 of 5 needed runs (seeds shown: none)",
+        "  missing; to make them: hypermask run split_mnist/hnet --seed 1 2 3 4 5",
     ]
 
 
@@ -77,16 +80,12 @@ def test_paper_trains_what_neither_records_nor_runs_hold(root, monkeypatch):
     # The stand-in takes the full experiment's place: the way of the data is the same, the minutes are not.
     stand_in = experiments.smoke(NAME)
     monkeypatch.setitem(experiments.EXPERIMENTS, NAME, stand_in)
-    monkeypatch.setattr(results.items, "get", lambda item: _Item(item))
+    needed = items.Item("fig10", "title", "notebook", (items.Need(NAME, (1, 2)),), None, "fig10_stem")
+    monkeypatch.setattr(results.items, "get", lambda item: needed)
     write_record_of(stand_in, root / "records", 1)
     runs = gather("fig10", "paper")[NAME]
     assert (seeds(runs.records), seeds(runs.own)) == ([1], [2])
     assert runs.own[0].path.is_relative_to(root / "runs")
-
-
-class _Item:
-    def __init__(self, item: str) -> None:
-        self.runs = (results.items.Need(NAME, (1, 2)),)
 
 
 def write_record_of(experiment, root, seed):

@@ -64,7 +64,7 @@ def test_states():
     records.write(payload(seed=5), None, paths.records(), overwrite=True)
     assert (of("fig10")["state"], of("fig10")["missing"]) == ("complete", [])
     assert of("fig06")["state"] == "partial"
-    assert (of("table01")["runs_present"], of("table01")["runs_needed"]) == (5, 65)
+    assert (of("table01")["runs_present"], of("table01")["runs_needed"]) == (5, 90)
 
 
 def test_own_runs_are_not_counted():
@@ -147,8 +147,11 @@ def test_render():
     assert lines[0].split() == ["item", "title", "made", "state", "runs", "missing"]
     fig10 = next(line for line in lines if line.startswith("fig10"))
     assert fig10.split()[-5:] == ["no", "partial", "1/5", "split_mnist/hypermask-t", "(4)"]
-    assert any(line.startswith("  split_mnist/hypermask-t: memory about 3") for line in lines)
-    assert lines[-1].startswith("Not in this version yet: split_cifar100/hypermask-f, ")
+    assert any(line.startswith("  split_mnist/hypermask-t: memory about 241 MB; ") for line in lines)
+    assert any(
+        line.startswith("  split_cifar100/hypermask-f: memory about 1253 MB; time at least 2.2 ") for line in lines
+    )
+    assert lines[-1].startswith("Not in this version yet: split_cifar100_5x20/ncm, ")
 
 
 def test_closing_table():

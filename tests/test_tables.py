@@ -1,5 +1,5 @@
 import pytest
-from made_up import write_record
+from payloads import write_record
 
 from hypermask import metrics, paper, tables
 from hypermask.results import gather
@@ -49,6 +49,17 @@ def test_every_printed_entry_stands_in_its_table_with_its_source(root):
     assert set(first.frame.source) == {"quoted", "run by the authors"}
     assert row(third, method="WSN, c=50%", network="ResNet-18", benchmark="tiny_imagenet").status == "not run"
     assert row(third, method="HAT", benchmark="permuted_mnist_10").status == ""
+
+
+def test_each_row_of_wsn_is_repeated_by_runs_with_its_own_share(root):
+    write_record(root / "records", "permuted_mnist_10/wsn", 1)
+    write_record(root / "records", "permuted_mnist_10/wsn", 2, overrides=["c=50"])
+    third = tables.known_task_identity(gather("table01"), 3)
+    wsn = third.frame[third.frame.method.str.startswith("WSN") & (third.frame.benchmark == "permuted_mnist_10")]
+    status = dict(zip(wsn.method, wsn.runs, strict=True))
+    assert status == {f"WSN, c={c}%": int(c in (30, 50)) for c in (3, 5, 10, 30, 50, 70)}
+    alexnet = row(third, method="WSN, c=50%", network="AlexNet", benchmark="split_cifar100")
+    assert (alexnet.status, alexnet.runs) == ("", 0)
 
 
 def test_backward_transfer_has_every_printed_value_and_our_unprinted_ones(root):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hypermask.benchmarks.data import Arrays
+from hypermask.benchmarks.arrays import Arrays
 from hypermask.errors import HyperMaskError
 
 
@@ -40,6 +40,9 @@ class Task:
     train: Split
     validation: Split
     test: Split
+
+
+PLURAL = {"task": "tasks", "class": "classes"}
 
 
 class Benchmark(ABC):
@@ -99,11 +102,11 @@ def check_tasks(name: str, tasks: int, most: int | None = None) -> None:
         raise HyperMaskError(f"{name} was asked for {tasks} tasks; it has {expected}, so choose a number among them.")
 
 
-def check_validation(name: str, validation: int, available: int) -> None:
-    """Refuse an empty validation set and one that uses up the smallest task's `available`."""
+def check_validation(name: str, validation: int, available: int, unit: str = "task") -> None:
+    """Refuse an empty validation set and one that uses up the smallest unit's `available`."""
     if not 1 <= validation < available:
         raise HyperMaskError(
-            f"{name} was asked for {validation} validation images a task; its tasks allow 1 to "
+            f"{name} was asked for {validation} validation images a {unit}; its {PLURAL[unit]} allow 1 to "
             f"{available - 1}, so choose a number among them."
         )
 
@@ -113,7 +116,16 @@ def to_device(arrays: Arrays, device: torch.device) -> Split:
     return Split(torch.tensor(arrays.images, device=device), torch.tensor(arrays.labels, device=device))
 
 
-def select(arrays: Arrays, classes: tuple[int, ...], device: torch.device) -> Split:
-    """The images of `classes` (ascending) in their order, with local labels, on `device`."""
-    chosen = np.isin(arrays.labels, classes)
+def rank_within_class(labels: np.ndarray) -> np.ndarray:
+    """How many images of the same class come before each image, int64 [N]."""
+    order = np.argsort(labels, kind="stable")
+    ascending = labels[order]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(labels)) - np.searchsorted(ascending, ascending)
+    return rank
+
+
+def select(arrays: Arrays, classes: tuple[int, ...], device: torch.device, among: np.ndarray | bool = True) -> Split:
+    """The images of `classes` (ascending) in their order, with local labels, on `device`; only those where `among`."""
+    chosen = np.isin(arrays.labels, classes) & among
     return to_device(Arrays(arrays.images[chosen], np.searchsorted(classes, arrays.labels[chosen])), device)

@@ -1,7 +1,7 @@
 """Where the data is, what of it is there, and reading the two data sets that come along.
 
 MNIST is part of this package and the digits are part of scikit-learn, so nothing is downloaded for them. The
-larger data sets are looked for under the data root.
+larger data sets are looked for under the data root, and fetched there when a benchmark needs them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ import math
 import os
 import shlex
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
+from hypermask.benchmarks import cifar100_files, tiny_imagenet_files
+from hypermask.benchmarks.arrays import Arrays
+from hypermask.benchmarks.download import CIFAR100, TINY_IMAGENET, Archive
 from hypermask.errors import HyperMaskError
 
 BUNDLED_MNIST = Path(__file__).parent / "mnist"
@@ -44,14 +48,6 @@ MNIST_FILES = {
 
 # SHA-256 of the 1797 images and then their labels, one byte a value.
 DIGITS_SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """images: uint8 [N, C, H, W].  labels: absolute classes, int64 [N]."""
-
-    images: np.ndarray
-    labels: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -135,12 +131,17 @@ def read_idx(path: Path, shape: tuple[int, ...], sha256: str) -> np.ndarray:
 
 
 def report(root: str | Path | None = None) -> list[DataStatus]:
-    """Every data set's state: what is bundled by its checksums, the rest by its files' presence and sizes.
+    """Every data set's state: MNIST, the digits and CIFAR-100 by their content, Tiny ImageNet by its list of files.
 
     root: as in `data_root`.
     """
     root = data_root(root)
-    return [_mnist_status(), _digits_status(), _cifar100_status(root), _tiny_imagenet_status(root)]
+    return [
+        _mnist_status(),
+        _digits_status(),
+        _archive_status(CIFAR100, root, _cifar100),
+        _archive_status(TINY_IMAGENET, root, _tiny_imagenet),
+    ]
 
 
 def render(statuses: list[DataStatus]) -> str:
@@ -172,46 +173,25 @@ def _digits_status() -> DataStatus:
     return DataStatus("digits", "bundled", "scikit-learn", "1797 images, checksum right")
 
 
-def _cifar100_status(root: Path) -> DataStatus:
-    folder = root / "cifar-100-python"
-    archive = "cifar-100-python.tar.gz"
-    get = f"curl -fLO https://www.cs.toronto.edu/~kriz/{archive} && tar -xzf {archive}"
-    # A pickle holds the pixels of its images and more.
-    least_bytes = {"train": 50000 * 3072, "test": 10000 * 3072, "meta": 1}
-    problems = [
-        f"{name} has {_size(folder / name)} bytes, expected {least} or more"
-        for name, least in least_bytes.items()
-        if _size(folder / name) < least
-    ]
-    return _status("cifar-100-python", folder, "train, test and meta are there", problems, get)
+def _cifar100(folder: Path) -> str:
+    return cifar100_files.read(folder).remark or "50000 + 10000 images, checksums right"
 
 
-def _tiny_imagenet_status(root: Path) -> DataStatus:
-    folder = root / "tiny-imagenet-200"
-    archive = "tiny-imagenet-200.zip"
-    get = f"curl -fLO http://cs231n.stanford.edu/{archive} && python -m zipfile -e {archive} ."
-    wnids = (folder / "wnids.txt").read_text().split() if (folder / "wnids.txt").is_file() else []
-    training = sum(_count(folder / "train" / wnid / "images") for wnid in wnids)
-    validation = _count(folder / "val" / "images")
-    annotated = _size(folder / "val" / "val_annotations.txt") > 0
-    found = {
-        "classes in wnids.txt": (len(wnids), 200),
-        "training images": (training, 100_000),
-        "validation images": (validation, 10_000),
-        "val/val_annotations.txt": (int(annotated), 1),
-    }
-    problems = [f"{what}: {n}, expected {wanted}" for what, (n, wanted) in found.items() if n != wanted]
-    return _status("tiny-imagenet-200", folder, "100000 + 10000 images are there", problems, get)
+def _tiny_imagenet(folder: Path) -> str:
+    listing = tiny_imagenet_files.list_images(folder)
+    return listing.remark or f"{len(listing.train)} + {len(listing.val)} images of {len(listing.wnids)} classes"
 
 
-def _status(name: str, folder: Path, right: str, problems: list[str], get: str) -> DataStatus:
-    if not problems:
-        return DataStatus(name, "found", str(folder), right)
-    root = shlex.quote(str(folder.parent))
-    command = f"mkdir -p {root} && cd {root} && {get}"
-    if not folder.exists():
-        return DataStatus(name, "missing", str(folder), "no such folder", command)
-    return DataStatus(name, "damaged", str(folder), "; ".join(problems), command)
+def _archive_status(archive: Archive, root: Path, describe: Callable[[Path], str]) -> DataStatus:
+    folder, packed = root / archive.folder, root / archive.name
+    if folder.exists():
+        try:
+            return DataStatus(archive.folder, "found", str(folder), describe(folder))
+        except HyperMaskError as error:
+            return DataStatus(archive.folder, "damaged", str(folder), str(error), archive.command(root))
+    if packed.exists():
+        return DataStatus(archive.folder, "found", str(packed), "unpacked when it is first needed")
+    return DataStatus(archive.folder, "missing", str(folder), "no such folder", archive.command(root))
 
 
 def _gunzip(path: Path, expected: int) -> bytes:
@@ -237,14 +217,3 @@ def _unexpected(path: Path, expected: str, found: str) -> HyperMaskError:
 
 def _times(shape: tuple[int, ...]) -> str:
     return " x ".join(str(n) for n in shape)
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else 0
-
-
-def _count(folder: Path) -> int:
-    if not folder.is_dir():
-        return 0
-    with os.scandir(folder) as entries:
-        return sum(entry.name.endswith(".JPEG") for entry in entries)

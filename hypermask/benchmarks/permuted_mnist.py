@@ -29,7 +29,9 @@ class PermutedMNIST(Benchmark):
     image_shape = (1, 28, 28)
     input_shape = (PIXELS,)
 
-    def __init__(self, tasks: int, seed: int, validation: int, device: torch.device | str) -> None:
+    def __init__(
+        self, tasks: int, seed: int, validation: int, first_task_permuted: bool, device: torch.device | str
+    ) -> None:
         train, test, checksums = load_mnist()
         check_tasks(self.name, tasks)
         check_validation(self.name, validation, len(train.labels))
@@ -37,6 +39,8 @@ class PermutedMNIST(Benchmark):
         self.device = torch.device(device)
         self.class_names = tuple(f"{digit} in task {task + 1}" for task in range(tasks) for digit in range(10))
         permutations = [draw_permutation(seed, task) for task in range(tasks)]
+        if not first_task_permuted:
+            permutations[0] = torch.arange(PIXELS)
         self.checksums = {**checksums, "permutations": [checksum(p) for p in permutations]}
         self.permutations = torch.stack(permutations).to(self.device)
         images = to_device(train, self.device)
@@ -57,13 +61,18 @@ class PermutedMNIST(Benchmark):
 
 
 def permuted_mnist(
-    tasks: int = 10, seed: int = 1, device: torch.device | str = "cpu", validation: int = 5000
+    tasks: int = 10,
+    seed: int = 1,
+    device: torch.device | str = "cpu",
+    validation: int = 5000,
+    first_task_permuted: bool = True,
 ) -> PermutedMNIST:
     """Permuted MNIST with any number of tasks, one permutation per task drawn from `seed`.
 
-    validation: how many of the 60 000 training images, from the first on, are set aside.
+    validation: how many of the 60 000 training images, from the first on, are set aside.  first_task_permuted: False
+    leaves the pixels of the first task in their order; the other tasks' permutations stay the same.
     """
-    return PermutedMNIST(tasks, seed, validation, device)
+    return PermutedMNIST(tasks, seed, validation, first_task_permuted, device)
 
 
 def draw_permutation(seed: int, task: int) -> Tensor:

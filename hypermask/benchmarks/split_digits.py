@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hypermask.benchmarks.arrays import Arrays
 from hypermask.benchmarks.augment import scale
-from hypermask.benchmarks.base import Benchmark, Task, check_tasks, check_validation, select
-from hypermask.benchmarks.data import Arrays, load_digits
+from hypermask.benchmarks.base import Benchmark, Task, check_tasks, check_validation, rank_within_class, select
+from hypermask.benchmarks.data import load_digits
 from hypermask.errors import HyperMaskError
 
 TASKS = 5
@@ -41,7 +42,7 @@ class SplitDigits(Benchmark):
         self.device = torch.device(device)
         self.class_names = tuple(str(digit) for digit in range(2 * tasks))
         self.checksums = dict(checksums)
-        rank = _rank_within_class(digits.labels)
+        rank = rank_within_class(digits.labels)
         testing = rank % TEST_EVERY == 0
         check_validation(self.name, validation, 2 * np.bincount(digits.labels[~testing]).min())
         others_before = rank - rank // TEST_EVERY - 1
@@ -70,9 +71,3 @@ def split_digits(
     effect, as nothing is drawn; every benchmark takes one.
     """
     return SplitDigits(tasks, validation, device)
-
-
-def _rank_within_class(labels: np.ndarray) -> np.ndarray:
-    """How many images of the same class come before each image, int64 [N]."""
-    counts = np.cumsum(labels[:, None] == np.arange(10), axis=0)
-    return np.take_along_axis(counts, labels[:, None], axis=1)[:, 0] - 1

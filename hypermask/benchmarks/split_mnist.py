@@ -26,11 +26,12 @@ class SplitMNIST(Benchmark):
     image_shape = (1, 28, 28)
     input_shape = (28 * 28,)
 
-    def __init__(self, tasks: int, augment: bool, validation: int, device: torch.device | str) -> None:
+    def __init__(self, tasks: int, augment: bool, normalise: bool, validation: int, device: torch.device | str) -> None:
         check_tasks(self.name, tasks, TASKS)
         train, test, checksums = load_mnist()
         self.tasks = tasks
         self.augment = augment
+        self.normalise = normalise
         self.device = torch.device(device)
         self.class_names = tuple(str(digit) for digit in range(2 * tasks))
         self.checksums = dict(checksums)
@@ -55,7 +56,8 @@ class SplitMNIST(Benchmark):
         # Cropped before normalising: the padding is black, as the images' background is.
         if self.augment and augmentation is not None:
             images = random_crop(images, CROP_PADDING, augmentation)
-        return normalise(scale(images.flatten(1)), MEAN, STD)
+        pixels = scale(images.flatten(1))
+        return normalise(pixels, MEAN, STD) if self.normalise else pixels
 
 
 def split_mnist(
@@ -64,10 +66,12 @@ def split_mnist(
     validation: int = 1000,
     device: torch.device | str = "cpu",
     seed: int = 1,
+    normalise: bool = True,
 ) -> SplitMNIST:
     """Split MNIST, its first `tasks` pairs of digits.
 
     augment: whether `prepare` crops when given a generator.  validation: how many training images of a task,
-    from the first on, are set aside.  seed: without effect, as nothing is drawn; every benchmark takes one.
+    from the first on, are set aside.  seed: without effect, as nothing is drawn; every benchmark takes one.  normalise:
+    False leaves pixels in [0, 1].
     """
-    return SplitMNIST(tasks, augment, validation, device)
+    return SplitMNIST(tasks, augment, normalise, validation, device)

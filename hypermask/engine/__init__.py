@@ -7,19 +7,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
 
 from hypermask.config import TrainingConfig
+from hypermask.engine.batches import Batches
 from hypermask.engine.eager import EagerEngine
-from hypermask.engine.fused import FusedEngine, UnavailableError
+from hypermask.engine.fused import FusedEngine, NothingToFuseError, UnavailableError
 from hypermask.errors import HyperMaskError
 from hypermask.methods.base import Method
 
 ENGINES = ("auto", "eager", "fused")
-Batches = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 
 
 class Engine(Protocol):
@@ -43,7 +42,6 @@ def make(choice: str, method: Method, task: int, training: TrainingConfig, itera
 
     choice: `eager`; `fused`, an error where that cannot run; `auto`, fused where it can run and else eager, with a
     warning.
-    batches: gives the inputs [B, ...] and labels [B] of an iteration (from 0).
     """
     if choice not in ENGINES:
         raise HyperMaskError(f"engine {choice!r} is not known; expected {', '.join(ENGINES)}.")
@@ -53,5 +51,6 @@ def make(choice: str, method: Method, task: int, training: TrainingConfig, itera
         except UnavailableError as reason:
             if choice == "fused":
                 raise HyperMaskError(f"the fused engine cannot run here: {reason}; use --engine eager.") from None
-            warnings.warn(f"the eager engine is used, since the fused one cannot run here: {reason}.", stacklevel=2)
+            if not isinstance(reason, NothingToFuseError):
+                warnings.warn(f"the eager engine is used, since the fused one cannot run here: {reason}.", stacklevel=2)
     return EagerEngine(method, task, training, iterations, batches)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from hypermask.config import TrainingConfig
+from hypermask.engine.batches import Batches
 from hypermask.methods.base import Method
 
 
@@ -14,18 +15,17 @@ class EagerEngine:
     name = "eager"
     kernel = None
 
-    def __init__(self, method: Method, task: int, training: TrainingConfig, iterations: int, batches) -> None:
+    def __init__(self, method: Method, task: int, training: TrainingConfig, iterations: int, batches: Batches) -> None:
         self._method, self._task, self._iterations, self._batches = method, task, iterations, batches
         parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
         self._optimizer = torch.optim.Adam(parameters, lr=training.lr, fused=True)
 
     def step(self, iteration: int) -> torch.Tensor:
-        inputs, labels = self._batches(iteration)
+        inputs, labels = self._batches.at(iteration)
         self._optimizer.zero_grad(set_to_none=True)
-        loss = self._method.loss(inputs, labels, self._task, iteration + 1, self._iterations)
-        loss.backward()
+        loss = self._method.backward(inputs, labels, self._task, iteration + 1, self._iterations, self._optimizer)
         self._optimizer.step()
-        return loss.detach()
+        return loss
 
     def set_learning_rate(self, rate: float) -> None:
         for group in self._optimizer.param_groups:

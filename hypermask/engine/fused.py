@@ -1,4 +1,5 @@
-"""The hypernetwork's output layer in one pass per step; everything else by autograd.
+"""The hypernetwork's output layer in one pass per step; everything else by autograd; on a GPU all of it in a CUDA
+graph.
 
 The layer is linear, so with W = [weight | bias] [P, h+1], hidden vectors u_j with a 1 appended, W* and u*_j their
 values at the start of the task, and t previous tasks, the change of all previous outputs is
@@ -6,9 +7,9 @@ values at the start of the task, and t previous tasks, the change of all previou
     R = (W - W*) U + W* E,   U = [u_1 ... u_t],   E = [u_1 - u*_1 ...]                         [P, t]
 
 and kappa |R|^2 = beta L_output has the gradient 2 kappa R U^T for W and 2 kappa W^T R for U. The current task adds g
-u^T and W^T g, where g is the gradient of its loss for its output h = W u. Both together, and Adam's update, need one
-pass over W, W* and Adam's two moments: no gradient of W and no stored output of a previous task is ever written (sec.
-3, L_output).
+u^T and W^T g, where g is the gradient of its loss for its output W u. Both together, and Adam's update, need one pass
+over W, W* and Adam's two moments: no gradient of W and no stored output of a previous task is ever written (sec. 3,
+L_output).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from hypermask.config import TrainingConfig
+from hypermask.engine.batches import Batches
+from hypermask.engine.graph import CapturedStep
 from hypermask.methods.base import Method
 
 
@@ -25,10 +28,14 @@ class UnavailableError(Exception):
     """Why the fused engine cannot run: a clause without a full stop."""
 
 
+class NothingToFuseError(UnavailableError):
+    """The method gains nothing from it on this device."""
+
+
 @runtime_checkable
 class OutputLayerMethod(Protocol):
-    """What a method needs to be fused: a linear output layer whose outputs for previous tasks are held by a squared L2
-    term."""
+    """What a method needs to be fused: a linear output layer whose outputs for previous tasks a squared L2 term
+    holds."""
 
     def hidden(self, tasks: range) -> torch.Tensor:
         """Hidden vectors [len(tasks), h] before the output layer, with gradient."""
@@ -39,36 +46,83 @@ class OutputLayerMethod(Protocol):
     def output_coefficient(self, task: int) -> float:
         """kappa, the factor of |R|^2 in the loss while `task` (0-based) trains; unused for task 0."""
 
-    def task_loss(self, output, inputs, labels, task: int, iteration: int, iterations: int) -> torch.Tensor:
-        """All other terms of the loss, given the current task's output [P]."""
+    def task_loss(self, output, inputs, labels, task: int, iteration, iterations: int) -> torch.Tensor:
+        """All other terms of the loss, given the current task's output [P]; the iteration may be a tensor."""
 
 
 class FusedEngine:
-    """The same steps as `EagerEngine`, equal within rounding."""
+    """The same steps as `EagerEngine`, equal within rounding.
+
+    A method with a linear output layer (`OutputLayerMethod`) has it handled in one pass; on a GPU the step of any
+    method is captured in a CUDA graph.
+    """
 
     name = "fused"
 
-    def __init__(self, method: Method, task: int, training: TrainingConfig, iterations: int, batches) -> None:
-        if not isinstance(method, OutputLayerMethod):
-            raise UnavailableError(f"{type(method).__name__} has no linear output layer to fuse")
-        self._method, self._task, self._iterations, self._batches = method, task, iterations, batches
-        weight, bias = method.output_layer()
-        if weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64):
-            raise UnavailableError(f"it has no kernel for {weight.dtype} weights on {weight.device.type}")
-        from hypermask.engine.output_layer_cpu import OutputLayer
-
-        self._tasks = range(task + 1)
-        with torch.no_grad():
-            start = method.hidden(self._tasks)
-        self._layer = OutputLayer(weight, bias, start[:task], learning_rate=training.lr)
-        self.kernel = self._layer.kernel
-        layer_parameters = {id(weight), id(bias)}
-        others = [p for p in method.parameters() if p.requires_grad and id(p) not in layer_parameters]
-        self._optimizer = torch.optim.Adam(others, lr=training.lr, fused=True)
-        self._kappa = method.output_coefficient(task) if task > 0 else 0.0
+    def __init__(self, method: Method, task: int, training: TrainingConfig, iterations: int, batches: Batches) -> None:
+        device = next(method.parameters()).device
+        if isinstance(method, OutputLayerMethod):
+            self._step: _OutputLayerStep | _AutogradStep = _OutputLayerStep(method, task, training, iterations)
+        elif device.type == "cuda":
+            self._step = _AutogradStep(method, task, training, iterations)
+        else:
+            raise NothingToFuseError(f"{type(method).__name__} has no linear output layer to fuse")
+        self._batches = batches
+        self.kernel = self._step.kernel
+        self._captured = CapturedStep(self._once, device, [batches.augmentation]) if device.type == "cuda" else None
 
     def step(self, iteration: int) -> torch.Tensor:
-        inputs, labels = self._batches(iteration)
+        return self._captured() if self._captured else self._once(iteration)
+
+    def set_learning_rate(self, rate: float) -> None:
+        self._step.set_learning_rate(rate)
+
+    def synchronise(self) -> None:
+        self._step.synchronise()
+
+    def _once(self, iteration: int | torch.Tensor) -> torch.Tensor:
+        return self._step(*self._batches.at(iteration), iteration)
+
+
+class _AutogradStep:
+    """Loss, backward and Adam, with all that changes on the device."""
+
+    kernel = None
+
+    def __init__(self, method: Method, task: int, training: TrainingConfig, iterations: int) -> None:
+        self._method, self._task, self._iterations = method, task, iterations
+        self._optimizer = _adam([p for p in method.parameters() if p.requires_grad], training.lr)
+
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor, iteration: int | torch.Tensor) -> torch.Tensor:
+        self._optimizer.zero_grad(set_to_none=True)
+        loss = self._method.backward(inputs, labels, self._task, iteration + 1, self._iterations, self._optimizer)
+        self._optimizer.step()
+        return loss
+
+    def set_learning_rate(self, rate: float) -> None:
+        _set_rate(self._optimizer, rate)
+
+    def synchronise(self) -> None:
+        """Nothing to do: the parameters are always current."""
+
+
+class _OutputLayerStep:
+    """The output layer by the formulas above, the rest by autograd."""
+
+    def __init__(self, method: OutputLayerMethod, task: int, training: TrainingConfig, iterations: int) -> None:
+        self._method, self._task, self._iterations = method, task, iterations
+        self._tasks = range(task + 1)
+        self._kappa = method.output_coefficient(task) if task > 0 else 0.0
+        weight, bias = method.output_layer()
+        with torch.no_grad():
+            start = method.hidden(self._tasks)[:task]
+        self._layer = _kind_of_layer(weight)(weight, bias, start, learning_rate=training.lr)
+        self.kernel = self._layer.kernel
+        layer = {id(weight), id(bias)}
+        others = [p for p in method.parameters() if p.requires_grad and id(p) not in layer]
+        self._optimizer = _adam(others, training.lr)
+
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor, iteration: int | torch.Tensor) -> torch.Tensor:
         self._optimizer.zero_grad(set_to_none=True)
         hidden = self._method.hidden(self._tasks)
         output = self._layer.forward(hidden.detach()[self._task]).requires_grad_()
@@ -81,8 +135,38 @@ class FusedEngine:
 
     def set_learning_rate(self, rate: float) -> None:
         self._layer.learning_rate = rate
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
+        _set_rate(self._optimizer, rate)
 
     def synchronise(self) -> None:
         self._layer.write_back()
+
+
+def _adam(parameters: list[torch.nn.Parameter], rate: float) -> torch.optim.Adam:
+    device = parameters[0].device
+    if device.type != "cuda":
+        return torch.optim.Adam(parameters, lr=rate, fused=True)
+    # A rate on the device, so that a captured step sees a new one.
+    return torch.optim.Adam(parameters, lr=torch.tensor(rate, device=device), fused=True, capturable=True)
+
+
+def _set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
+    for group in optimizer.param_groups:
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
+def _kind_of_layer(weight: torch.Tensor) -> type:
+    """The output layer's implementation for the device and precision of its weights."""
+    if weight.device.type == "cpu" and weight.dtype in (torch.float32, torch.float64):
+        from hypermask.engine.output_layer_cpu import OutputLayer
+
+        return OutputLayer
+    if weight.device.type == "cuda" and weight.dtype == torch.float32:
+        try:
+            from hypermask.engine.output_layer_cuda import OutputLayer
+        except ImportError:
+            raise UnavailableError("Triton is not installed") from None
+        return OutputLayer
+    raise UnavailableError(f"it has no kernel for {weight.dtype} weights on {weight.device.type}")

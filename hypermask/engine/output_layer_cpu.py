@@ -20,6 +20,7 @@ from hypermask.engine.fused import UnavailableError
 # Numbers of output_layer.c.
 ROWS, LANES, CHUNK = 64, 16, 64
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+MADV_HUGEPAGE = 14
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-fPIC")
 
 
@@ -44,11 +45,11 @@ class OutputLayer:
         self._kind = {"dtype": weight.dtype}
         self._library, self.kernel = _library(self._columns, weight.dtype)
         self._tiles = math.ceil(self._rows / ROWS)
-        self._w = self._to_tiles()
+        self._w = _buffer(self._tiles, self._columns, ROWS, **self._kind).copy_(self._to_tiles())
         self._previous = len(start)
-        self._w_start = self._w.clone() if self._previous else self._w
+        self._w_start = _buffer(*self._w.shape, **self._kind).copy_(self._w) if self._previous else self._w
         self._hidden_start = start
-        self._m, self._v = torch.zeros_like(self._w), torch.zeros_like(self._w)
+        self._m, self._v = (_buffer(*self._w.shape, **self._kind).zero_() for _ in range(2))
         chunks = math.ceil(self._tiles / CHUNK)
         self._gradient = torch.zeros(self._tiles * ROWS, **self._kind)
         self._partial = torch.empty(chunks, self._previous + 1, self._columns, LANES, **self._kind)
@@ -100,7 +101,19 @@ class OutputLayer:
         rows = torch.zeros(self._tiles * ROWS, self._columns, **self._kind)
         rows[: self._rows, :-1] = self._weight
         rows[: self._rows, -1] = self._bias
-        return rows.view(self._tiles, ROWS, self._columns).transpose(1, 2).contiguous()
+        return rows.view(self._tiles, ROWS, self._columns).transpose(1, 2)
+
+
+def _buffer(*shape: int, dtype: torch.dtype) -> torch.Tensor:
+    """An uninitialised tensor, in huge pages where Linux grants them: a pass over it then misses the TLB far less."""
+    tensor = torch.empty(shape, dtype=dtype)
+    if platform.system() == "Linux":
+        page = os.sysconf("SC_PAGE_SIZE")
+        start = -(-tensor.data_ptr() // page) * page
+        size = max(0, tensor.data_ptr() + tensor.nbytes - start)
+        # Only advice: where it is refused, nothing is lost.
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_HUGEPAGE)
+    return tensor
 
 
 def _at(tensor: torch.Tensor) -> ctypes.c_void_p:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from hypermask.benchmarks.base import Benchmark
-from hypermask.config import HyperMaskConfig
+from hypermask.config import HNETConfig, HyperMaskConfig, MethodConfig, WSNConfig
 from hypermask.methods.base import Method
 
 __all__ = ["Method", "build"]
 
 
-def build(config: HyperMaskConfig, benchmark: Benchmark, seed: int) -> Method:
+def build(config: MethodConfig, benchmark: Benchmark, seed: int) -> Method:
     """The method of a configuration for a benchmark, initialised from the run's seed."""
+    from hypermask.methods.hnet import HNET
+    from hypermask.methods.wsn import WSN
     from hypermask.model import HyperMask
 
-    return HyperMask.from_config(
+    makers = {HyperMaskConfig: HyperMask.from_config, HNETConfig: HNET, WSNConfig: WSN.from_config}
+    return makers[type(config)](
         config,
         tasks=benchmark.tasks,
         input_shape=benchmark.input_shape,

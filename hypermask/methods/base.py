@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
+from hypermask.errors import HyperMaskError
+
+
+@dataclass(frozen=True)
+class Network:
+    """The network of one task, for many batches of inputs [B, ...].
+
+    logits: gives class scores [B, k].  features: gives the input of the last linear layer [B, d].
+    """
+
+    logits: Callable[[torch.Tensor], torch.Tensor]
+    features: Callable[[torch.Tensor], torch.Tensor]
+
 
 class Method(nn.Module):
     """A continual-learning method: one object that learns tasks 0, 1, ... one after another.
 
-    The loop calls begin_task(t), then loss(...) once per iteration with an optimizer over all parameters that require a
-    gradient, then end_task(t); logits(...) whenever it evaluates. A method holds its own state between tasks and never
-    looks at data of another task.
+    The loop calls begin_task(t), then backward(...) once per iteration, each followed by a step of an Adam over all
+    parameters that required a gradient after begin_task(t), then end_task(t); logits(...) whenever it evaluates. A
+    method holds its own state between tasks and never looks at data of another task.
 
     tasks: how many tasks it can learn.  sources: the source files that define the method, for a record's digest.
     """
@@ -30,12 +46,45 @@ class Method(nn.Module):
         """The scalar to minimise for one batch: inputs [B, ...], labels [B] in 0..k-1; iteration counts from 1."""
         raise NotImplementedError
 
+    def backward(
+        self,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        task: int,
+        iteration: int,
+        iterations: int,
+        optimizer: torch.optim.Optimizer,
+    ) -> torch.Tensor:
+        """Put the gradient of the loss into the parameters and return the loss, detached.
+
+        By autograd from `loss`; overridden where the gradient depends on the step that the optimizer would take.
+        optimizer: may be read, not changed; gradients are cleared before the call and applied after it.
+        """
+        loss = self.loss(inputs, labels, task, iteration, iterations)
+        loss.backward()
+        return loss.detach()
+
     def end_task(self, task: int) -> None:
         """Called after the last iteration of a task, with the chosen model in place."""
+
+    def collect_statistics(self, task: int, inputs: Callable[[], torch.Tensor]) -> None:
+        """Called after end_task for what a method keeps of a task's data; inputs() gives all its training inputs
+        [N, ...], not augmented."""
 
     def logits(self, inputs: torch.Tensor, task: int) -> torch.Tensor:
         """Class scores [B, k] of the network for a task."""
         raise NotImplementedError
+
+    def features(self, inputs: torch.Tensor, task: int) -> torch.Tensor:
+        """Input of the last linear layer [B, d] in the network for a task, where FeCAM asks."""
+        raise HyperMaskError(
+            f"{type(self).__name__} gives no features, which FeCAM compares; implement features(inputs, task) or "
+            "use ent."
+        )
+
+    def network(self, task: int) -> Network:
+        """The network for a task as it is now; overridden where making it once for many batches saves time."""
+        return Network(partial(self.logits, task=task), partial(self.features, task=task))
 
     def unmasked_logits(self, inputs: torch.Tensor) -> torch.Tensor | None:
         """Class scores [B, k] of the shared network without anything task-specific; None if there is no such
@@ -62,7 +111,8 @@ class Method(nn.Module):
     def set_weights(self, weights: dict[str, torch.Tensor]) -> None:
         """Put `weights()` of an equal method back, in place."""
         own = self.weights()
-        if own.keys() != weights.keys():
+        # Compared by shape too: a smaller tensor could be broadcast into place.
+        if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in weights.items()}:
             raise ValueError("weights of another network")
         for name, tensor in own.items():
             tensor.copy_(weights[name])

@@ -13,6 +13,7 @@ CONFIGS = [
     BenchmarkConfig("permuted_mnist", tasks=3, validation=50),
     BenchmarkConfig("split_mnist", tasks=2, validation=60, augment=True),
     BenchmarkConfig("split_digits", tasks=4, validation=20),
+    BenchmarkConfig("made_shapes", tasks=12, validation=10, augment=True),
 ]
 
 
@@ -32,6 +33,15 @@ def test_build_follows_the_configuration(config):
         assert part.labels.unique().tolist() == list(range(benchmark.classes_per_task))
         assert benchmark.prepare(part.images[:3], task.index).shape == (3, *benchmark.input_shape)
     assert json.loads(json.dumps(benchmark.checksums)) == benchmark.checksums
+
+
+def test_build_hands_on_the_baselines_choices():
+    plain = build(dataclasses.replace(CONFIGS[0], first_task_permuted=False), seed=4, device="cpu")
+    permuted = build(CONFIGS[0], seed=4, device="cpu")
+    assert torch.equal(plain.permutations[0], torch.arange(1024))
+    assert torch.equal(plain.permutations[1:], permuted.permutations[1:])
+    assert plain.checksums["permutations"][0] != permuted.checksums["permutations"][0]
+    assert not build(dataclasses.replace(CONFIGS[1], normalise=False), seed=1, device="cpu").normalise
 
 
 def test_build_hands_on_seed_and_augmentation():
@@ -60,11 +70,24 @@ def test_prepare_asks_the_device_for_no_value(config):
         ),
         (
             BenchmarkConfig("imagenet", 5, 1000),
-            "unknown benchmark 'imagenet'; did you mean permuted_mnist, split_digits, split_mnist?",
+            "unknown benchmark 'imagenet'; did you mean tiny_imagenet?",
+        ),
+        (
+            BenchmarkConfig("xyz", 5, 1000),
+            "unknown benchmark 'xyz'; did you mean made_shapes, permuted_mnist, split_cifar100, split_cifar100_5x20, "
+            "split_digits, split_mnist, tiny_imagenet?",
         ),
         (
             BenchmarkConfig("split_digits", 5, 40, augment=True),
             "split_digits has no augmentation, yet augment is true; set augment=false.",
+        ),
+        (
+            BenchmarkConfig("split_digits", 5, 40, normalise=False),
+            "split_digits leaves no choice of normalise, yet it is false; set normalise=true.",
+        ),
+        (
+            BenchmarkConfig("split_mnist", 5, 40, first_task_permuted=False),
+            "split_mnist leaves no choice of first_task_permuted, yet it is false; set first_task_permuted=true.",
         ),
     ],
 )

@@ -5,9 +5,10 @@ import sys
 import numpy as np
 import pytest
 import torch
+from layouts import CIFAR100_PER_CLASS, TINY_PER_CLASS, write_cifar100, write_tiny_imagenet
 from torchvision.datasets.mnist import read_image_file, read_label_file
 
-from hypermask.benchmarks import data
+from hypermask.benchmarks import cifar100_files, data, tiny_imagenet_files
 from hypermask.errors import HyperMaskError
 
 LABELS = "t10k-labels-idx1-ubyte"
@@ -142,9 +143,8 @@ def test_report_of_an_empty_root(tmp_path):
     assert found["mnist"].detail == "60000 + 10000 images, checksums right"
     assert found["mnist"].how_to_get == ""
     assert found["cifar-100-python"].how_to_get == (
-        f"mkdir -p '{root}' && cd '{root}' && "
-        "curl -fLO https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz && "
-        "tar -xzf cifar-100-python.tar.gz"
+        f"mkdir -p '{root}' && curl -fL -o '{root}/cifar-100-python.tar.gz' "
+        "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz"
     )
     assert not root.exists()
 
@@ -157,38 +157,42 @@ def test_report_of_damaged_mnist(monkeypatch, tmp_path):
     assert status.how_to_get == f"git -C {tmp_path} checkout -- ."
 
 
-def sparse_file(path, size):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        file.truncate(size)
-
-
-def test_report_of_cifar100(tmp_path):
-    folder = tmp_path / "cifar-100-python"
-    sparse_file(folder / "train", 155_000_000)
-    sparse_file(folder / "test", 30_000_000)
+def test_report_of_cifar100(tmp_path, monkeypatch):
+    monkeypatch.setattr(cifar100_files, "PER_CLASS", CIFAR100_PER_CLASS)
+    folder = write_cifar100(tmp_path)
+    status = data.report(tmp_path)[2]
+    assert (status.name, status.state, status.path) == ("cifar-100-python", "found", str(folder))
+    assert status.detail.startswith(
+        f"train and test and meta in {folder} are not the published files by their MD5, yet "
+    )
+    assert status.how_to_get == ""
+    (folder / "test").write_bytes(b"")
     damaged = data.report(tmp_path)[2]
     assert damaged.state == "damaged"
-    assert damaged.detail == (
-        "test has 30000000 bytes, expected 30720000 or more; meta has 0 bytes, expected 1 or more"
-    )
-    sparse_file(folder / "test", 31_000_000)
-    sparse_file(folder / "meta", 1500)
-    assert data.report(tmp_path)[2] == data.DataStatus(
-        "cifar-100-python", "found", str(folder), "train, test and meta are there"
-    )
+    assert damaged.detail.startswith(f"{folder / 'test'}: expected an intact pickle, found 0 bytes that break off ")
+    assert damaged.how_to_get.startswith(f"mkdir -p {tmp_path} && curl ")
 
 
-def test_report_of_tiny_imagenet(tmp_path):
-    folder = tmp_path / "tiny-imagenet-200"
-    sparse_file(folder / "val" / "val_annotations.txt", 10)
-    sparse_file(folder / "train" / "n01443537" / "images" / "n01443537_0.JPEG", 10)
-    (folder / "wnids.txt").write_text("n01443537\nn01629819\n")
+def test_report_of_tiny_imagenet(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiny_imagenet_files, "PER_CLASS", TINY_PER_CLASS)
+    folder = write_tiny_imagenet(tmp_path, classes=4)
     status = data.report(tmp_path)[3]
-    assert status.state == "damaged"
-    assert status.detail == (
-        "classes in wnids.txt: 2, expected 200; training images: 1, expected 100000; "
-        "validation images: 0, expected 10000"
+    assert (status.name, status.state, status.path) == ("tiny-imagenet-200", "found", str(folder))
+    assert status.detail.startswith(f"{folder} holds 4 of the 200 classes, each complete; ")
+    monkeypatch.setattr(tiny_imagenet_files, "CLASSES", 4)
+    assert data.report(tmp_path)[3].detail == "24 + 12 images of 4 classes"
+    (folder / "val" / "val_annotations.txt").unlink()
+    damaged = data.report(tmp_path)[3]
+    assert damaged.state == "damaged"
+    assert "val_annotations.txt: expected the file with the validation images' classes, found " in damaged.detail
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny-imagenet-200"]
+
+
+def test_report_of_an_archive_that_is_not_unpacked_yet(tmp_path):
+    packed = tmp_path / "tiny-imagenet-200.zip"
+    packed.touch()
+    assert data.report(tmp_path)[3] == data.DataStatus(
+        "tiny-imagenet-200", "found", str(packed), "unpacked when it is first needed"
     )
 
 

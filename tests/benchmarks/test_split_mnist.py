@@ -65,6 +65,14 @@ def test_prepare_without_augmentation(device):
     assert torch.equal(unaugmented.prepare(images, 0, generator), plain)
 
 
+def test_prepare_without_normalisation_leaves_pixels_between_0_and_1():
+    benchmark = split_mnist(tasks=1, augment=False, normalise=False)
+    images = benchmark.task(0).test.images[:40]
+    prepared = benchmark.prepare(images, 0, torch.Generator().manual_seed(1))
+    torch.testing.assert_close(prepared, images.flatten(1) / 255, rtol=0, atol=1e-6)
+    assert (prepared.min(), prepared.max()) == (0, 1)
+
+
 def test_prepare_leaves_the_images_alone():
     benchmark = split_mnist(tasks=1)
     images = benchmark.task(0).train.images[:40]

@@ -47,7 +47,7 @@ def nbval(notebooks: list[Path], root: Path) -> Result:
         [*command, *map(str, notebooks)], cwd=PROJECT, env=environment, capture_output=True, text=True
     )
     result = Result(done.returncode, done.stdout + done.stderr)
-    for stem, outcome in re.findall(r"(\w+)\.ipynb::Cell \d+ (PASSED|FAILED|XFAIL|SKIPPED)", done.stdout):
+    for stem, outcome in re.findall(r"(\w+)::ipynb::Cell \d+ (PASSED|FAILED|XFAIL|SKIPPED)", done.stdout):
         (result.passed if outcome == "PASSED" else result.failed)[stem] += 1
     return result
 

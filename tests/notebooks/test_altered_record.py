@@ -11,6 +11,7 @@ SHOWN_BY = {
     "split_mnist/hypermask-t": {
         "fig06_split_mnist_accuracy_matrix",
         "fig10_split_mnist_mean_accuracy",
+        "fig14_split_mnist_tsne",
         "quickstart",
         "table01_known_task_identity",
         "table04_backward_transfer",

@@ -1,0 +1,72 @@
+"""A training step captured in a CUDA graph: one launch per step, no work on the host."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+
+# Steps before the capture: libraries choose their algorithms and the optimizer makes its state in them. They are real
+# steps of the training.
+WARM_UP = 3
+
+
+class CapturedStep:
+    """Runs `step(iteration)` again and again, captured after a few runs.
+
+    step: takes the iteration (from 0) as a tensor of one integer on the device and returns the loss; everything that
+    changes from step to step must live on the device.  generators: all that the step draws from.  If the step cannot be
+    captured, it goes on uncaptured, with a warning.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[torch.Tensor], torch.Tensor],
+        device: torch.device,
+        generators: Sequence[torch.Generator],
+    ) -> None:
+        self._step, self._generators = step, generators
+        self._iteration = torch.zeros(1, dtype=torch.int64, device=device)
+        self._stream = torch.cuda.Stream(device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._runs = 0
+        self._capturable = True
+
+    def __call__(self) -> torch.Tensor:
+        """One step; the returned loss is overwritten by the next."""
+        if self._graph is None and self._runs >= WARM_UP and self._capturable:
+            self._capture()
+        self._runs += 1
+        if self._graph is None:
+            return self._uncaptured()
+        self._graph.replay()
+        return self._loss
+
+    def _once(self) -> torch.Tensor:
+        loss = self._step(self._iteration)
+        self._iteration += 1
+        return loss
+
+    def _uncaptured(self) -> torch.Tensor:
+        # On the stream of the capture, so that memory and libraries' workspaces are those that the graph will use.
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            loss = self._once()
+        current.wait_stream(self._stream)
+        return loss
+
+    def _capture(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        try:
+            # thread_local: other seeds may train in other threads.
+            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+                self._loss = self._once()
+        except RuntimeError as error:
+            self._capturable = False
+            warnings.warn(f"this step cannot be captured and runs without a CUDA graph ({error}).", stacklevel=3)
+            return
+        self._graph = graph

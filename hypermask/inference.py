@@ -1,0 +1,273 @@
+"""Classification without the task's identity: HyperMask+ENT (Algorithm 2), and how it and FeCAM are read.
+
+A procedure gives candidates, each with a value of which the smallest wins: ENT one for every known task, FeCAM
+(`hypermask.fecam`) one for every known task and network. Both are evaluated on the test images of tasks 1..j with tasks
+1..j known, for j = 1..T, which gives Acc_j. Its final value is the last task accuracy, its mean over j the average task
+accuracy. There are three readings, which differ in one thing at a time:
+
+- `released-code`: the final networks, and batches of 2000 images of one task in order, as in the released code. Where
+  batch norm uses the statistics of the batch, the batch tells the task.
+- `after-task`: the networks as they were after task j, and the batches of `released-code`.
+- `shuffled`: the final networks, and batches of 2000 images of tasks 1..j mixed.
+
+Where a prediction does not depend on the other images of its batch, as in networks without batch norm,
+`released-code` and `shuffled` are equal but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from hypermask import benchmarks, experiments
+from hypermask.benchmarks.base import Benchmark
+from hypermask.config import Config
+from hypermask.errors import HyperMaskError
+from hypermask.evaluation import BATCH, in_batches
+from hypermask.fecam import FeCAM
+from hypermask.methods.base import Method, Network
+from hypermask.records import Record
+from hypermask.seeds import generator
+
+READINGS = ("after-task", "released-code", "shuffled")
+
+Candidates = Iterator[tuple[int, torch.Tensor, torch.Tensor]]
+
+
+class Procedure(Protocol):
+    """A way to infer task and class."""
+
+    def __init__(self, benchmark: Benchmark) -> None: ...
+
+    def learn(self, method: Method, known: int) -> None:
+        """Prepare for the first `known` tasks with the networks as they are now."""
+
+    def candidates(self, network: Network, inputs: torch.Tensor, task: int, known: int) -> Candidates:
+        """Candidates that the network of `task` gives for inputs [B, ...]: tasks, with values and local labels [B]."""
+
+
+class ENT:
+    """Algorithm 2: the task whose network's class probabilities have the lowest entropy, and its likeliest class."""
+
+    def __init__(self, benchmark: Benchmark) -> None:
+        self._sizes = _head_sizes(benchmark)
+
+    def learn(self, method: Method, known: int) -> None:
+        """Nothing to prepare."""
+
+    def candidates(self, network: Network, inputs: torch.Tensor, task: int, known: int) -> Candidates:
+        """The task itself. Scores beyond its classes, where a network has more, are left out."""
+        logits = network.logits(inputs)[:, : self._sizes[task]]
+        yield task, entropy(logits), logits.argmax(dim=1)
+
+
+def entropy(logits: torch.Tensor) -> torch.Tensor:
+    """Entropy of softmax(logits) in nats, float64 [B] for logits [B, C]; a probability of 0 contributes 0."""
+    logarithms = logits.double().log_softmax(dim=1)
+    probabilities = logarithms.exp()
+    entropies = -torch.where(probabilities == 0, 0.0, probabilities * logarithms).sum(dim=1)
+    if not entropies.isfinite().all():
+        raise HyperMaskError(
+            "some class scores are infinite or not a number, so their entropy has no value; train again."
+        )
+    return entropies
+
+
+PROCEDURES: dict[str, type[Procedure]] = {"ent": ENT, "fecam": FeCAM}
+
+
+def check(procedures: Sequence[str], method: Method, benchmark: Benchmark) -> None:
+    """Refuse unknown procedures, ENT between heads of different size, and FeCAM on a method without features."""
+    for name in procedures:
+        if name not in PROCEDURES:
+            raise HyperMaskError(f"unknown procedure {name!r} to infer the task; expected {' or '.join(PROCEDURES)}.")
+    sizes = sorted(set(_head_sizes(benchmark)))
+    if "ent" in procedures and len(sizes) > 1:
+        raise HyperMaskError(
+            f"{benchmark.name} has tasks of {' and '.join(map(str, sizes))} classes; ent compares entropies of equally "
+            "many probabilities, so use fecam."
+        )
+    if "fecam" in procedures and type(method).features is Method.features:
+        raise HyperMaskError(
+            f"{type(method).__name__} gives no features, which fecam compares; use ent, or implement "
+            "features(inputs, task)."
+        )
+
+
+@torch.no_grad()
+def measure(
+    found: dict[str, dict[str, Any]],
+    procedures: Sequence[str],
+    method: Method,
+    benchmark: Benchmark,
+    task: int,
+    seed: int,
+) -> None:
+    """Read each procedure after task `task` (0-based) and write it to `found`; after the last task, all readings.
+
+    found: what earlier calls wrote, {} at first: procedure -> reading -> `class_accuracy` and `task_accuracy` (percent,
+    one value for each j) and `confusion` (counts of the last j, row = true task, column = inferred task); JSON-plain.
+    A prediction is right if its absolute class is: in Permuted MNIST a digit of another task is another class.
+    seed: mixes the batches of `shuffled`.  The method is left as it was.
+    """
+    training = method.training
+    method.eval()
+    classes = Classes([benchmark.task(index).classes for index in range(task + 1)], benchmark.device)
+    tests = [benchmark.task(index).test for index in range(task + 1)]
+    truth = torch.cat([classes.first[index] + test.labels for index, test in enumerate(tests)])
+
+    def ordered() -> Iterator[torch.Tensor]:
+        for index, test in enumerate(tests):
+            yield from in_batches(benchmark, index, test)
+
+    for name in dict.fromkeys(procedures):
+        readings = found.setdefault(name, {reading: new_reading() for reading in READINGS})
+        procedure = PROCEDURES[name](benchmark)
+        procedure.learn(method, task + 1)
+        predicted = predict(procedure, method, classes, ordered, len(truth))
+        add(readings["after-task"], predicted[-1], truth, classes)
+        if task + 1 < benchmark.tasks:
+            continue
+        for j in range(1, benchmark.tasks + 1):
+            size = sum(len(test) for test in tests[:j])
+            add(readings["released-code"], predicted[j - 1, :size], truth[:size], classes)
+            order = torch.randperm(size, generator=generator(seed, "inference order", j - 1)).to(benchmark.device)
+            mixed = predict(procedure, method, classes.of_first(j), lambda order=order: _mixed(benchmark, order), size)
+            add(readings["shuffled"], mixed[-1], truth[order], classes)
+    method.train(training)
+
+
+def infer(run: Path, procedures: Sequence[str] = tuple(PROCEDURES), device: str = "auto") -> Record:
+    """Read a run in `runs/` from the weights it kept after each task, and write that into its record.
+
+    run: the record's JSON file. Its `inference` is made anew, with the `environment` this ran in; nothing else changes
+    but the content hash.
+    """
+    from hypermask import paths, records
+    from hypermask.device import environment, resolve
+    from hypermask.model import HyperMask
+
+    record = records.read(run)
+    place = records.location(paths.runs(), record.experiment, record.config_hash, record.seed)
+    if run.resolve() != place.resolve():
+        raise HyperMaskError(
+            f"{run.name} is not in its place in runs/, and other records are never changed; give a run of your own."
+        )
+    if not record.finished:
+        raise HyperMaskError(f"{run.name} is {record.status}; only finished runs have all networks, so run it again.")
+    if record.config["method"]["name"] != "hypermask":
+        raise HyperMaskError(
+            f"{run.name} is a run of {record.config['method']['name']}; weights are read for hypermask alone, so infer "
+            "while it runs (--infer)."
+        )
+    if record.experiment not in experiments.EXPERIMENTS:
+        raise HyperMaskError(
+            f"{run.name} is a run of {record.experiment}, no named experiment whose data could be made again; infer "
+            "while it runs (`infer` of hypermask.train)."
+        )
+    benchmark = benchmarks.build(Config.from_dict(record.config).benchmark, record.seed, resolve(device))
+    if benchmark.checksums != record.payload["data"]:
+        raise HyperMaskError(f"the data here is not what {run.name} was trained on (checksums differ); restore that.")
+    method = HyperMask.load(run, 0).to(benchmark.device)
+    check(procedures, method, benchmark)
+    found: dict[str, dict[str, Any]] = {}
+    for task in range(record.tasks):
+        method.set_weights(HyperMask.load(run, task).weights())
+        measure(found, procedures, method, benchmark, task, record.seed)
+    inference = found | {"environment": environment(benchmark.device)}
+    return records.read(records.write(record.payload | {"inference": inference}, None, paths.runs(), overwrite=True))
+
+
+class Classes:
+    """The classes of some tasks in a row, task by task; a class's `position` is its place in that row.
+
+    absolute, task: the absolute class and the task (0-based) at each position, int64 [C].  first: the position of each
+    task's first class, int64 [T].
+    """
+
+    def __init__(self, classes: Sequence[Sequence[int]], device: torch.device) -> None:
+        self._classes, self._device = classes, device
+        sizes = torch.tensor([len(group) for group in classes], device=device)
+        self.absolute = torch.tensor([label for group in classes for label in group], device=device)
+        self.task = torch.arange(len(classes), device=device).repeat_interleave(sizes)
+        self.first = sizes.cumsum(dim=0) - sizes
+
+    def of_first(self, tasks: int) -> Classes:
+        """The classes of the first tasks alone."""
+        return Classes(self._classes[:tasks], self._device)
+
+
+def predict(
+    procedure: Procedure,
+    method: Method,
+    classes: Classes,
+    batches: Callable[[], Iterator[torch.Tensor]],
+    size: int,
+) -> torch.Tensor:
+    """Predicted positions for `size` images, int64 [T, size]: row j (0-based) with the first j + 1 tasks known.
+
+    classes: of all T known tasks.  batches: gives the images' inputs, once for every network. Of equal values the
+    lowest task and class wins.
+    """
+    known, device = len(classes.first), classes.first.device
+    values = torch.full((known, size), torch.inf, dtype=torch.float64, device=device)
+    positions = torch.full((known, size), len(classes.absolute), device=device)
+    for task in range(known):
+        network = method.network(task)
+        start = 0
+        for inputs in batches():
+            part = slice(start, start + len(inputs))
+            start = part.stop
+            for candidate, value, label in procedure.candidates(network, inputs, task, known):
+                # A candidate counts from when both its network and its classes are known.
+                level = max(task, candidate)
+                _keep_best(values[level, part], positions[level, part], value, classes.first[candidate] + label)
+    for level in range(1, known):
+        _keep_best(values[level], positions[level], values[level - 1], positions[level - 1])
+    return positions
+
+
+def new_reading() -> dict[str, list]:
+    """A reading before any j."""
+    return {"class_accuracy": [], "task_accuracy": [], "confusion": []}
+
+
+def add(reading: dict[str, list], predicted: torch.Tensor, true: torch.Tensor, classes: Classes) -> None:
+    """Add one j to a reading; predicted, true: positions [N]."""
+    tasks = len(classes.first)
+    true_task, predicted_task = classes.task[true], classes.task[predicted]
+    right = classes.absolute[predicted] == classes.absolute[true]
+    reading["class_accuracy"].append(100.0 * right.sum().item() / len(true))
+    reading["task_accuracy"].append(100.0 * (predicted_task == true_task).sum().item() / len(true))
+    pairs = (true_task * tasks + predicted_task).cpu()
+    reading["confusion"] = torch.bincount(pairs, minlength=tasks * tasks).view(tasks, tasks).tolist()
+
+
+def _keep_best(
+    values: torch.Tensor, positions: torch.Tensor, other_values: torch.Tensor, other_positions: torch.Tensor
+) -> None:
+    """Put the smaller value, or the lower position of equal values, in place."""
+    better = (other_values < values) | ((other_values == values) & (other_positions < positions))
+    values.copy_(torch.where(better, other_values, values))
+    positions.copy_(torch.where(better, other_positions, positions))
+
+
+def _mixed(benchmark: Benchmark, order: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Inputs of the test images of the first tasks, counted through in task order, in the given order [N]."""
+    ends = torch.tensor([len(benchmark.task(index).test) for index in range(benchmark.tasks)]).cumsum(dim=0)
+    ends = ends.to(order.device)
+    for chosen in order.split(BATCH):
+        owners = torch.bucketize(chosen, ends, right=True)
+        inputs = torch.empty(len(chosen), *benchmark.input_shape, device=benchmark.device)
+        for index in owners.unique().tolist():
+            test = benchmark.task(index).test
+            rows = owners == index
+            inputs[rows] = benchmark.prepare(test.images[chosen[rows] - (ends[index] - len(test))], index)
+        yield inputs
+
+
+def _head_sizes(benchmark: Benchmark) -> list[int]:
+    return [len(benchmark.task(index).classes) for index in range(benchmark.tasks)]

@@ -1,0 +1,295 @@
+"""Table 2: accuracy where the task of an image is not told but inferred, in each reading of `hypermask.inference`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hypermask import metrics, paper
+from hypermask.metrics import Summary
+from hypermask.tables import BENCHMARKS, BLANK, NO_SPREAD, STATUS_NOTE, Comparison, Table, number, plus_minus
+
+if TYPE_CHECKING:
+    from hypermask.records import Record
+    from hypermask.results import Runs
+
+# Reading -> what a table calls it. By the paper's own the printed value is compared.
+READINGS = {"released-code": "Released code", "after-task": "After task", "shuffled": "Shuffled"}
+PAPERS = "released-code"
+TASK_STATISTICS = "batch_stats=task"
+BEST = "max"
+_CLASSES, _TASKS = "class_accuracy", "task_accuracy"
+
+READINGS_NOTE = (
+    "Readings of ours. Released code, as in the authors' code and so the one that the printed value is compared with: "
+    "the final networks, and batches that hold images of one task only. After task: batches of one task, and the "
+    "networks as they were after task j. Shuffled: the final networks, and batches of all tasks mixed. Task "
+    "statistics: runs whose batch norm keeps the statistics of each task's training images, so that batches do not "
+    "matter."
+)
+METRICS_NOTE = (
+    "Mean overall and last task accuracy: share of the test images of all tasks whose class is right. Average task "
+    "accuracy: mean over j of that share among tasks 1 to j, with these j tasks known. Task identity: share of the "
+    "images whose task is right, which the paper does not print."
+)
+SPREAD_NOTE = (
+    "Ours: mean ± sample standard deviation over n runs (the CSV has the 95 % t interval's half width); the best run "
+    "where the paper gives its best, by the same measure. Paper: ± population standard deviation."
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One value of table 2 and ours.
+
+    procedure: by which the task is inferred.  quantity: `class_accuracy` or `task_accuracy`.  runs: ours, None where
+    the method is not ours to run; task_statistics: those whose batch norm keeps statistics per task.
+    """
+
+    method: str
+    target: str
+    benchmark: str
+    aggregate: str
+    metric: str
+    printed: paper.Printed | None
+    procedure: str = ""
+    quantity: str = _CLASSES
+    runs: Runs | None = None
+    task_statistics: Runs | None = None
+
+    def values(self, records: Sequence[Record], reading: str) -> list[float]:
+        """One value for each run that has this reading."""
+        found = [record.payload["inference"].get(self.procedure, {}).get(reading) for record in records]
+        return [self._value(per_task[self.quantity]) for per_task in found if per_task]
+
+    def measured(self, records: Sequence[Record], reading: str) -> Summary | None:
+        """Ours in a reading, None without such a run; of a best run its value alone."""
+        values = self.values(records, reading)
+        if not values:
+            return None
+        return metrics.summary([max(values)] if self.aggregate == BEST else values)
+
+    def cells(self) -> dict[str, Summary | None]:
+        """Heading -> ours in that reading."""
+        records = self.runs.records if self.runs else ()
+        found = {name: self.measured(records, reading) for reading, name in READINGS.items()}
+        kept = self.task_statistics.records if self.task_statistics else ()
+        return found | {"Task statistics": self.measured(kept, PAPERS)}
+
+    @property
+    def n(self) -> int:
+        """Over how many runs ours is, in the reading that has most."""
+        records = self.runs.records if self.runs else ()
+        return max(len(self.values(records, reading)) for reading in READINGS)
+
+    @property
+    def comparison(self) -> Comparison:
+        """The printed value and ours as the released code reads it; of a frozen network the one reading there is."""
+        found = [summary for summary in list(self.cells().values())[: len(READINGS)] if summary]
+        ours = found[0] if found else None
+        source = self.printed.source if self.printed else BLANK
+        return Comparison(self.method, self.benchmark, source, self.printed, ours, compared=self.runs is not None)
+
+    @property
+    def status(self) -> str:
+        """As tables say it; two best runs are single models."""
+        status = self.comparison.status
+        return NO_SPREAD if self.aggregate == BEST and self.comparison.ours else status
+
+    def _value(self, per_task: Sequence[float]) -> float:
+        return float(np.mean(per_task)) if self.metric.startswith("average") else per_task[-1]
+
+
+def table(runs: Mapping[str, Runs]) -> Table:
+    """Table 2: every printed row, ours beside those that this project runs, and how often the task was right.
+
+    runs: as `results.gather("table02")` gives them.
+    """
+    import pandas as pd
+
+    rows = _rows(runs)
+    shows_own = any(row.runs and row.runs.own for row in rows)
+    return Table(
+        title="Table 2. Accuracy with unknown task identity, percent",
+        label="unknown_task_identity",
+        frame=pd.DataFrame([_numbers(row, shows_own) for row in rows]),
+        head=(
+            *("Method", "Benchmark", "Accuracy", "Source", "Paper"),
+            *(*READINGS.values(), "Task statistics", "n", "Difference", "Status"),
+            *(("Yours",) if shows_own else ()),
+        ),
+        body=tuple(_texts(row, shows_own) for row in rows),
+        rules=tuple(i for i in range(1, len(rows)) if rows[i].benchmark != rows[i - 1].benchmark),
+        notes=(METRICS_NOTE, READINGS_NOTE, SPREAD_NOTE, STATUS_NOTE),
+        text_columns=4,
+    )
+
+
+def task_given_away(runs: Mapping[str, Runs]) -> str:
+    """Plain text: how much of the accuracy on all tasks comes from batches that hold one task only.
+
+    The two readings differ in nothing but how the same test images are put into batches.
+    """
+    lines = []
+    for (benchmark, method, procedure), name in _OURS.items():
+        group = runs.get(f"{benchmark}/{method}")
+        if group is None or method not in ("hypermask-f", "hypermask-t"):
+            continue
+        title = f"{name}, {method[-1].upper()}, {BENCHMARKS[benchmark]}"
+        pairs = [
+            [record.payload["inference"][procedure][reading] for reading in (PAPERS, "shuffled")]
+            for record in group.records
+        ]
+        if not pairs:
+            lines.append(f"{title}: cannot say, {group.label} not run.")
+            continue
+        (pure, pure_task), (mixed, mixed_task) = (
+            [np.mean([pair[side][quantity][-1] for pair in pairs]) for quantity in (_CLASSES, _TASKS)]
+            for side in (0, 1)
+        )
+        given = round(pure - mixed, 2)
+        lines.append(
+            f"{title}: {pure:.2f} % in batches of one task, {mixed:.2f} % in mixed batches, so {given + 0.0:.2f} "
+            f"points come from batches that give the task away (task right: {pure_task:.2f} % and {mixed_task:.2f} %; "
+            f"n = {len(pairs)})."
+        )
+    return "\n".join(lines)
+
+
+def per_run(runs: Mapping[str, Runs]) -> str:
+    """Plain text: class and task accuracy on all tasks' test images, percent, of every run and reading, by seed."""
+    width = max([11, *(len(name) + 1 for name in runs)])
+    heads = [f"{kind}, {reading}" for kind in ("class", "task") for reading in READINGS]
+    lines = [f"{'experiment':<{width}}{'seed':>5}{'':>9}" + "".join(f"{head:>22}" for head in heads)]
+    for name, group in runs.items():
+        for kind, shown in (("", group.records), (" (yours)", group.own)):
+            for record in shown:
+                for procedure in sorted(set(record.payload["inference"]) - {"environment"}):
+                    readings = record.payload["inference"][procedure]
+                    values = [
+                        f"{readings[reading][quantity][-1]:.3f}" if reading in readings else BLANK
+                        for quantity in (_CLASSES, _TASKS)
+                        for reading in READINGS
+                    ]
+                    start = f"{name + kind:<{width}}{record.seed:>5}{procedure:>9}"
+                    lines.append(start + "".join(f"{value:>22}" for value in values))
+        if not group.records and not group.own:
+            lines.append(f"{name:<{width}}{paper.NOT_RUN:>14}")
+    return "\n".join(lines)
+
+
+def final(runs: Sequence[Record], procedure: str, reading: str) -> float:
+    """Mean over the runs of the class accuracy on all tasks' test images, percent."""
+    return float(np.mean([record.payload["inference"][procedure][reading][_CLASSES][-1] for record in runs]))
+
+
+# (benchmark, method of the experiment, procedure) -> the paper's name.
+_OURS = {
+    **{
+        (benchmark, method, procedure): f"HyperMask+{name}"
+        for benchmark, methods in (
+            ("permuted_mnist_10", ("hypermask-t",)),
+            ("split_mnist", ("hypermask-t",)),
+            ("split_cifar100_5x20", ("hypermask-f", "hypermask-t")),
+        )
+        for method in methods
+        for procedure, name in (("ent", "ENT"), ("fecam", "FeCAM"))
+    },
+    ("permuted_mnist_10", "hnet", "ent"): "HNET+ENT",
+    ("split_mnist", "hnet", "ent"): "HNET+ENT",
+    ("split_cifar100_5x20", "ncm", "ncm"): "Euclidean-NCM",
+    ("split_cifar100_5x20", "fetril", "fetril"): "FeTrIL",
+    ("split_cifar100_5x20", "fecam", "fecam"): "FeCAM",
+}
+# What the paper does not print: the same measure of the task instead of the class.
+_IDENTITY = {
+    "mean overall accuracy": "task identity",
+    "last task accuracy": "last task identity",
+    "average task accuracy": "average task identity",
+}
+_TARGETS = {"hypermask-f": "fixed", "hypermask-t": "trainable"}
+
+
+def _rows(runs: Mapping[str, Runs]) -> list[Row]:
+    rows = []
+    for benchmark in BENCHMARKS:
+        printed = [row for row in paper.unknown_task_rows() if row.benchmark == benchmark]
+        for _, lines in groupby(printed, key=lambda row: (row.method, row.target)):
+            group = [_row(line, runs) for line in lines]
+            rows += group
+            if group[0].runs and group[0].runs.records:
+                rows += [
+                    replace(row, metric=_IDENTITY[row.metric], printed=None, quantity=_TASKS)
+                    for row in group
+                    if row.aggregate != BEST
+                ]
+    return rows
+
+
+def _row(line: paper.UnknownTaskRow, runs: Mapping[str, Runs]) -> Row:
+    value = paper.Printed(line.mean, line.sd, line.source, "table 2")
+    row = Row(line.method, line.target, line.benchmark, line.aggregate, line.metric, value)
+    for (benchmark, method, procedure), name in _OURS.items():
+        if (benchmark, name, _TARGETS.get(method, "")) == (line.benchmark, line.method, line.target):
+            experiment = f"{benchmark}/{method}"
+            kept = runs.get(f"{experiment} [{TASK_STATISTICS}]")
+            return replace(row, procedure=procedure, runs=runs[experiment], task_statistics=kept)
+    return row
+
+
+def _numbers(row: Row, shows_own: bool) -> dict[str, Any]:
+    comparison = row.comparison
+    numbers = {
+        "method": row.method,
+        "target": row.target,
+        "benchmark": row.benchmark,
+        "aggregate": row.aggregate,
+        "metric": row.metric,
+        "source": row.printed.source if row.printed else "",
+        "paper_mean": number(row.printed and row.printed.mean),
+        "paper_population_sd": number(row.printed and row.printed.sd),
+    }
+    for name, summary in row.cells().items():
+        key = name.lower().replace(" ", "_")
+        numbers |= {
+            f"{key}_mean": number(summary and summary.mean),
+            f"{key}_sample_sd": number(summary and summary.sd),
+            f"{key}_t95": number(summary and summary.t95),
+        }
+    numbers |= {
+        "runs": row.n,
+        "difference": number(comparison.difference),
+        "status": "" if row.status == BLANK else row.status,
+    }
+    if shows_own:
+        yours = row.measured(row.runs.own, PAPERS) if row.runs else None
+        numbers |= {"yours_mean": number(yours and yours.mean), "yours_runs": len(row.runs.own) if row.runs else 0}
+    return numbers
+
+
+def _texts(row: Row, shows_own: bool) -> tuple[str, ...]:
+    difference = row.comparison.difference
+    texts = [
+        f"{row.method}, {row.target} target" if row.target else row.method,
+        BENCHMARKS[row.benchmark],
+        f"{row.metric}, best run" if row.aggregate == BEST else row.metric,
+        row.printed.source if row.printed else BLANK,
+        plus_minus(row.printed.mean, row.printed.sd, _digits(row)) if row.printed else BLANK,
+        *(plus_minus(summary.mean, summary.sd, 2) if summary else BLANK for summary in row.cells().values()),
+        str(row.n) if row.runs else BLANK,
+        BLANK if difference is None else f"{difference:+.2f}",
+        row.status,
+    ]
+    if shows_own:
+        yours = row.measured(row.runs.own, PAPERS) if row.runs else None
+        texts.append(f"{yours.mean:.2f} (n = {len(row.runs.own)})" if yours else BLANK)
+    return tuple(texts)
+
+
+def _digits(row: Row) -> int:
+    """As the paper prints them."""
+    return 1 if row.benchmark == "split_cifar100_5x20" else 2

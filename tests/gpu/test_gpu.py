@@ -1,0 +1,86 @@
+"""What only a CUDA device can show. Without one these tests are listed as not run at the end of the session."""
+
+import numpy as np
+import pytest
+import torch
+
+from hypermask import benchmarks, experiments, methods
+from hypermask import engine as engines
+from hypermask.mask import kept_rank, sparsify_all
+from hypermask.records import location, read
+from hypermask.seeds import generator
+from hypermask.side_by_side import run_seeds
+from hypermask.training import batch_order, run_experiment
+
+pytestmark = pytest.mark.gpu
+
+SMALL = ["iterations=40", "tasks=3", "target_hidden=64,64"]
+
+
+@pytest.fixture
+def experiment():
+    return experiments.get("split_mnist/hypermask-t").override(SMALL)
+
+
+def losses(experiment, choice, task, steps):
+    """Losses of the first steps of a task that follows untrained ones."""
+    benchmark = benchmarks.build(experiment.config.benchmark, 1, "cuda")
+    method = methods.build(experiment.config.method, benchmark, 1).to("cuda")
+    method.begin_task(task)
+    data = benchmark.task(task)
+    order = batch_order(len(data.train), 128, steps, 1, task).to("cuda")
+    batches = engines.Batches(benchmark, data, order, generator(1, "augmentation", task, "cuda"))
+    engine = engines.make(choice, method, task, experiment.config.training, steps, batches)
+    values = [engine.step(iteration).item() for iteration in range(steps)]
+    engine.synchronise()
+    return np.array(values), {name: value.cpu() for name, value in method.weights().items()}
+
+
+@pytest.mark.parametrize("task", [0, 2])
+def test_fused_equals_eager_within_rounding(experiment, task):
+    eager, _ = losses(experiment, "eager", task, 20)
+    fused, _ = losses(experiment, "fused", task, 20)
+    assert np.max(np.abs(fused / eager - 1)) < 1e-4
+
+
+def test_fused_is_reproducible_bit_for_bit(experiment):
+    first, weights = losses(experiment, "fused", 2, 50)
+    second, again = losses(experiment, "fused", 2, 50)
+    assert np.array_equal(first, second)
+    assert all(torch.equal(weights[name], again[name]) for name in weights)
+
+
+def test_thresholds_equal_sorting():
+    values = torch.rand(300_000, device="cuda")
+    sizes, p = (200_000, 99_000, 1000), 30.0
+    parts = sparsify_all(values, sizes, [p, p, p])
+    for part, original in zip(parts, values.split(sizes), strict=True):
+        lowest_kept = original.sort().values[kept_rank(len(original), p)]
+        assert torch.equal(part, torch.where(original >= lowest_kept, original, 0.0))
+
+
+def test_hnet_and_wsn_run_captured(tmp_path):
+    for name in ("split_mnist/hnet", "permuted_mnist_10/wsn"):
+        experiment = experiments.smoke(name)
+        on_gpu = run_experiment(experiment, 1, root=tmp_path / "gpu", device="cuda")
+        on_cpu = run_experiment(experiment, 1, root=tmp_path / "cpu", device="cpu")
+        assert on_gpu.payload["engine"] == "fused"
+        assert abs(on_gpu.accuracy[-1] - on_cpu.accuracy[-1]).max() < 25
+
+
+def test_seeds_side_by_side_equal_those_alone(experiment, tmp_path):
+    together = list(run_seeds(experiment, [1, 2, 3], root=tmp_path / "together", device="cuda", workers=3))
+    assert sorted(record.seed for record in together) == [1, 2, 3]
+    for seed in (1, 2, 3):
+        run_experiment(experiment, seed, root=tmp_path / "alone", device="cuda")
+        place = [
+            location(tmp_path / name, experiment.name, experiment.config.hash, seed) for name in ("together", "alone")
+        ]
+        assert np.array_equal(read(place[0]).accuracy, read(place[1]).accuracy, equal_nan=True)
+
+
+def test_memory_is_flat_after_the_second_task(tmp_path):
+    experiment = experiments.get("split_mnist/hypermask-t").override(["iterations=10"])
+    record = run_experiment(experiment, 1, root=tmp_path, device="cuda")
+    peaks = record.payload["peak_memory_mb"]
+    assert max(peaks[2:]) <= 1.05 * peaks[1]

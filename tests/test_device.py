@@ -1,0 +1,94 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+
+from hypermask import __version__, device
+from hypermask.errors import HyperMaskError
+
+
+def test_auto_is_a_gpu_where_there_is_one():
+    assert device.resolve("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    assert device.resolve() == device.resolve("auto")
+
+
+def test_cpu_is_always_there():
+    assert device.resolve("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize("name", ["tpu", "gpu", "mps", "cuda:x", "", "cpu cuda", "meta"])
+def test_an_unknown_device_is_one_sentence(name):
+    with pytest.raises(HyperMaskError) as caught:
+        device.resolve(name)
+    assert str(caught.value) == f"device {name!r} is not known; expected auto, cpu, cuda or cuda:N."
+
+
+def test_a_gpu_that_is_not_here_is_one_sentence():
+    count = torch.cuda.device_count()
+    with pytest.raises(HyperMaskError) as caught:
+        device.resolve(f"cuda:{count}")
+    assert str(caught.value) == (
+        f"device 'cuda:{count}' is not here: this machine has {count} CUDA devices; use auto or cpu."
+    )
+
+
+def test_the_environment_of_a_record():
+    found = device.environment(torch.device("cpu"))
+    revision, dirty = found.pop("revision"), found.pop("dirty")
+    name = found.pop("device_name")
+    assert found == {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "platform": found["platform"],
+        "device": "cpu",
+        "threads": torch.get_num_threads(),
+        "version": __version__,
+    }
+    assert len(found["platform"].split()) == 2
+    assert name.strip()
+    assert (revision is None) == (dirty is None)
+    assert revision is None or re.fullmatch("[0-9a-f]{40}", revision)
+
+
+def test_the_processors_name_is_the_kernels_word_for_it():
+    cpuinfo = Path("/proc/cpuinfo")
+    model = re.search(r"^model name\s*: (.*)$", cpuinfo.read_text() if cpuinfo.exists() else "", re.MULTILINE)
+    if model:
+        assert device.environment(torch.device("cpu"))["device_name"].startswith(model[1].strip())
+
+
+def test_no_path_of_this_machine_is_in_the_environment():
+    text = repr(device.environment(torch.device("cpu")))
+    assert str(Path.home()) not in text
+    assert str(Path(device.__file__).parent) not in text
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch) -> Path:
+    """A git repository with a copy of the module's place in it."""
+    (tmp_path / "hypermask").mkdir()
+    (tmp_path / "hypermask" / "device.py").write_text("# here\n")
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *command], check=True)
+    monkeypatch.setattr(device, "__file__", str(tmp_path / "hypermask" / "device.py"))
+    return tmp_path
+
+
+def test_the_code_revision_and_whether_the_tree_was_changed(checkout):
+    head = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    found = device.environment(torch.device("cpu"))
+    assert (found["revision"], found["dirty"]) == (head.stdout.strip(), False)
+    (checkout / "hypermask" / "device.py").write_text("# changed\n")
+    assert device.environment(torch.device("cpu"))["dirty"] is True
+
+
+def test_outside_a_checkout_there_is_no_revision(checkout):
+    (checkout / ".git").rename(checkout / "elsewhere")
+    found = device.environment(torch.device("cpu"))
+    assert (found["revision"], found["dirty"]) == (None, None)

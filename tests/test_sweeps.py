@@ -1,0 +1,69 @@
+"""Sweeps list what items lack, and nothing else."""
+
+import shutil
+
+import pytest
+
+from hypermask import cli, experiments, paths, sweeps
+from hypermask.errors import HyperMaskError
+from hypermask.training import run_experiment
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def test_figure_15_changes_one_value_at_a_time(root):
+    jobs = sweeps.jobs(["fig15"])
+    base = experiments.get("split_mnist/hypermask-t").config
+    assert [job.experiment.overrides for job in jobs] == [
+        (),
+        ("embedding_size=24",),
+        ("embedding_size=72",),
+        ("embedding_size=96",),
+        ("hypernetwork_hidden=10,10",),
+        ("hypernetwork_hidden=50,50",),
+        ("l1=plain",),
+        ("batch_size=64",),
+        ("beta=0.01",),
+        ("p=0",),
+        ("p=70",),
+        ("lam=0.0001",),
+    ]
+    assert all(job.seeds == (1, 2) and job.missing == (1, 2) for job in jobs)
+    assert [job.experiment.config == base for job in jobs] == [True] + [False] * 11
+    assert jobs[1].command == "hypermask run split_mnist/hypermask-t --set embedding_size=24 --seed 1 2"
+
+
+def test_runs_that_are_there_are_not_missing(root):
+    tiny = experiments.smoke("split_mnist/hypermask-t").override(["tasks=2", "iterations=2"])
+    record = run_experiment(tiny, 1, root=root / "runs")
+    job = sweeps._job(tiny, (1, 2))
+    assert (job.own, job.shipped, job.missing) == ((1,), (), (2,))
+    shutil.copytree(root / "runs", paths.records())
+    assert sweeps._job(tiny, (1, 2)).shipped == (record.seed,)
+
+
+def test_a_configuration_that_several_items_need_is_one_job(root):
+    jobs = sweeps.jobs(["fig06", "fig10", "table04"])
+    hashes = [job.experiment.config.hash for job in jobs]
+    assert len(hashes) == len(set(hashes))
+    split = next(job for job in jobs if job.experiment.name == "split_mnist/hypermask-t")
+    assert split.seeds == (1, 2, 3, 4, 5)
+
+
+def test_dry_run_lists_and_trains_nothing(root, capsys):
+    assert cli.main(["sweep", "fig15", "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "12 configurations, 24 runs missing" in shown
+    assert "hypermask run split_mnist/hypermask-t --set p=70 --seed 1 2" in shown
+    assert not paths.runs().exists()
+
+
+def test_unknown_items_and_items_without_runs_are_refused(root):
+    with pytest.raises(HyperMaskError, match="unknown item 'fig99'"):
+        sweeps.jobs(["fig99"])
+    with pytest.raises(HyperMaskError, match="needs no runs that this version can make"):
+        sweeps.jobs(["fig01"])

@@ -1,0 +1,500 @@
+import json
+import math
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from payloads import payload
+from small_methods import Counter, Linear
+from torch import nn
+
+import hypermask
+from hypermask import HyperMask, TrainingConfig, experiments, files, metrics, records, split_digits, train
+from hypermask.benchmarks import split_mnist
+from hypermask.errors import HyperMaskError
+from hypermask.progress import Progress
+from hypermask.seeds import generator
+from hypermask.targets import MLP
+from hypermask.training import PlateauSchedule, batch_order, run_experiment
+
+TINY = TrainingConfig(iterations=20, batch_size=16)
+
+
+def tiny(*assignments: str) -> experiments.Experiment:
+    small = ["tasks=2", "iterations=20", "target_hidden=8", "embedding_size=4", "hypernetwork_hidden=4"]
+    given = {assignment.partition("=")[0] for assignment in assignments}
+    kept = [assignment for assignment in small if assignment.partition("=")[0] not in given]
+    return experiments.smoke("split_mnist/hypermask-t").override([*kept, *assignments])
+
+
+def hypermask_on_digits(tasks: int = 2, **values) -> HyperMask:
+    torch.manual_seed(1)
+    return HyperMask(MLP(64, (8,), 2), tasks=tasks, embedding_size=4, hypernetwork_hidden=(4,), **values)
+
+
+# -- end to end ---------------------------------------------------------------------------------------------
+
+
+class MyNet(nn.Module):
+    """A network of one's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(1, 4, 3, stride=2, padding=1)
+        self.out = nn.Linear(4 * 16, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(F.relu(self.conv(x.view(-1, 1, 8, 8))).flatten(1))
+
+
+def test_ones_own_network_learns_split_digits():
+    torch.manual_seed(0)
+    model = HyperMask(MyNet(), tasks=2, embedding_size=8, hypernetwork_hidden=(10, 10))
+    record = train(model, split_digits(tasks=2))
+    assert record.finished
+    assert record.accuracy.shape == (2, 2)
+    assert np.nanmin(record.accuracy) > 90
+    assert record.config["training"]["iterations"] == 500
+    assert record.experiment == "split_digits/own"
+    assert record.config["method"]["target"] == "MyNet"
+
+
+def test_the_readmes_example_runs_as_it_stands(project_root, capsys):
+    blocks = re.findall(r"```python\n(.*?)```", (project_root / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (example,) = [block for block in blocks if "train(" in block]
+    assert "HyperMask(MyNet()" in example
+    code = [line for line in example.splitlines() if line.strip()]
+    assert len(code) <= 15
+    names: dict = {}
+    exec(compile(example, "README.md", "exec"), names)
+    assert names["record"].finished
+    assert metrics.mean_accuracy(names["record"].accuracy) > 90
+
+
+@pytest.mark.parametrize("name", ["split_mnist/hypermask-t", "split_mnist/hypermask-f"])
+def test_a_smoke_run_learns_and_its_record_is_whole(tmp_path, name):
+    experiment = experiments.smoke(name)
+    record = run_experiment(experiment, 1, root=tmp_path, device="cpu")
+    assert metrics.mean_accuracy(record.accuracy) > 75
+    assert record.path == records.location(tmp_path, name, experiment.config.hash, 1)
+    assert set(record.payload) == {*records.KEYS, "content_sha256"}
+    assert record.payload["config"] == experiment.config.to_dict()
+    assert (record.payload["overrides"], record.seed, record.tasks) == ([], 1, 5)
+    assert [len(record.payload[key]) for key in ("task_seconds", "evaluation_seconds", "validation")] == [5, 5, 5]
+    assert record.payload["peak_memory_mb"] == [None] * 5
+    assert record.payload["data"] == split_digits().checksums
+    assert (record.target_distance is None) == (name[-1] == "f")
+    arrays = record.arrays()
+    assert arrays["masked"].shape == arrays["unmasked"].shape == (5, 71, 2)
+    assert [set(row) for row in arrays["labels"].tolist()] == [{2 * task, 2 * task + 1} for task in range(5)]
+    assert record.payload["logits"]["per_task"] == 71
+
+
+def test_a_made_up_record_has_the_keys_of_a_real_one():
+    """Other tests stand on made-up records: they have to look like trained ones."""
+    record = train(hypermask_on_digits(), split_digits(tasks=2), TINY)
+    made_up = payload()
+    assert set(made_up) == set(record.payload) - {"content_sha256"}
+    assert set(made_up["environment"]) == set(record.environment)
+
+
+def test_without_a_root_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    record = train(hypermask_on_digits(), split_digits(tasks=2), TINY)
+    assert record.path is None
+    assert record.payload["logits"] is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_with_a_root_the_record_is_written_and_read_back(tmp_path):
+    record = train(hypermask_on_digits(), split_digits(tasks=2), TINY, seed=3, name="digits/mine", root=tmp_path)
+    assert record.path == tmp_path / "digits/mine" / record.config_hash[:12] / "seed3.json"
+    assert records.read(record.path).payload == record.payload
+    assert record.config_hash == files.sha256(files.canonical_json(record.config))
+    assert record.arrays()["masked"].shape[0] == 2
+
+
+def test_a_method_without_an_unmasked_network_is_recorded_too(tmp_path):
+    record = train(Counter(2), split_digits(tasks=2), TINY, root=tmp_path, engine="eager")
+    assert record.finished
+    assert sorted(record.arrays()) == ["labels", "masked"]
+
+
+def test_the_names_of_the_package():
+    for name in hypermask.__all__:
+        assert getattr(hypermask, name) is not None
+    assert dir(hypermask) == sorted(hypermask.__all__)
+    with pytest.raises(AttributeError, match="module 'hypermask' has no attribute 'training_loop'"):
+        _ = hypermask.training_loop
+
+
+# -- what is measured ---------------------------------------------------------------------------------------
+
+
+def test_every_entry_of_the_accuracy_matrix_is_measured():
+    """A method whose answer for old tasks turns over in the middle: row 0 is not copied down."""
+    benchmark = split_digits(tasks=3)
+    share = [(benchmark.task(j).test.labels == 1).float().mean().item() * 100 for j in range(3)]
+    assert all(abs(value - 50) > 0.1 for value in share[:2])
+    # 20 steps of 0.01 a task: the weight is 0.2, 0.4 and 0.6 at their ends.
+    record = train(Counter(3, turning=0.3), benchmark, TrainingConfig(iterations=20, lr=0.01), engine="eager")
+    expected = [[100 - share[0]], [share[0], share[1]], [share[0], share[1], share[2]]]
+    for i, row in enumerate(expected):
+        assert record.accuracy[i, : i + 1].tolist() == pytest.approx(row, abs=1e-4)
+    assert all(math.isnan(record.accuracy[i, j]) for i in range(3) for j in range(i + 1, 3))
+
+
+def test_target_distances_are_those_of_the_weights_after_each_task():
+    model = hypermask_on_digits(3)
+    layers: list[dict[str, torch.Tensor]] = []
+    record = train(
+        model,
+        split_digits(tasks=3),
+        TINY,
+        after_task=lambda task: layers.append({name: t.clone() for name, t in model.shared_layers().items()}),
+    )
+    assert list(record.target_distance) == ["hidden.0", "output"]
+    for name, distance in record.target_distance.items():
+        for i in range(3):
+            for j in range(3):
+                by_hand = (layers[i][name] - layers[j][name]).double().abs().sum().item()
+                assert distance[i, j] == pytest.approx(by_hand, rel=1e-6)
+        assert distance[0, 2] > 0
+
+
+class Diary(Progress):
+    def __init__(self) -> None:
+        self.lines: list[tuple] = []
+
+    def begin(self, title, tasks, iterations):
+        self.lines.append(("begin", title, tasks, iterations))
+
+    def iteration(self, task, iteration, loss):
+        self.lines.append(("iteration", task, iteration))
+
+    def finished_task(self, task, accuracy, mean_accuracy, seconds):
+        self.lines.append(("finished", task, accuracy, mean_accuracy))
+
+    def end(self):
+        self.lines.append(("end",))
+
+
+def test_what_is_reported_and_in_which_order():
+    diary = Diary()
+    method = Counter(2)
+    training = TrainingConfig(iterations=3, lr=0.01)
+    record = train(
+        method,
+        split_digits(tasks=2),
+        training,
+        seed=4,
+        engine="eager",
+        progress=diary,
+        after_task=lambda task: diary.lines.append(("after", task)),
+    )
+    accuracy = record.accuracy
+    assert diary.lines == [
+        ("begin", "split_digits/own, seed 4", 2, 3),
+        *[("iteration", 0, i) for i in (1, 2, 3)],
+        ("finished", 0, accuracy[0, 0], accuracy[0, 0]),
+        ("after", 0),
+        *[("iteration", 1, i) for i in (1, 2, 3)],
+        ("finished", 1, accuracy[1, 1], (accuracy[1, 0] + accuracy[1, 1]) / 2),
+        ("after", 1),
+        ("end",),
+    ]
+    assert method.asked == [("begin", 0), ("end", 0, 0.03), ("begin", 1), ("end", 1, 0.06)]
+
+
+def test_the_validation_curve_has_a_point_at_each_interval():
+    record = train(Counter(2), split_digits(tasks=2), TINY, engine="eager", evaluate_every=8)
+    for curve in record.payload["validation"]:
+        assert curve["iteration"] == [8, 16]
+        assert len(curve["loss"]) == len(curve["accuracy"]) == 2
+    assert record.payload["evaluation_interval"] == 8
+
+
+# -- batches ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("images", "batch_size", "iterations"), [(100, 10, 25), (10, 7, 23), (5, 16, 4), (7, 7, 3)])
+def test_every_image_comes_once_in_each_permutation_and_batches_are_equal(images, batch_size, iterations):
+    order = batch_order(images, batch_size, iterations, seed=1, task=0)
+    assert order.shape == (iterations, batch_size)
+    assert order.dtype == torch.int64
+    stream = order.flatten().tolist()
+    whole, rest = divmod(len(stream), images)
+    for permutation in range(whole):
+        assert sorted(stream[permutation * images : (permutation + 1) * images]) == list(range(images))
+    assert len(set(stream[whole * images :])) == rest
+
+
+def test_permutations_differ_within_a_task_between_tasks_and_between_seeds():
+    order = batch_order(50, 50, 2, seed=1, task=0)
+    assert not torch.equal(order[0], order[1])
+    assert not torch.equal(order, batch_order(50, 50, 2, seed=1, task=1))
+    assert not torch.equal(order, batch_order(50, 50, 2, seed=2, task=0))
+    assert torch.equal(order, batch_order(50, 50, 2, seed=1, task=0))
+
+
+def test_a_longer_training_starts_with_the_same_batches():
+    short, long = (batch_order(30, 8, n, seed=1, task=0) for n in (5, 50))
+    assert torch.equal(long[:5], short)
+
+
+class Recorder(Linear):
+    """Keeps what it is shown."""
+
+    def __init__(self, tasks: int, inputs: int) -> None:
+        super().__init__(tasks, inputs)
+        self.shown: list[tuple] = []
+
+    def loss(self, inputs, labels, task, iteration, iterations):
+        self.shown.append((inputs, labels, task, iteration, iterations))
+        return super().loss(inputs, labels, task, iteration, iterations)
+
+
+def test_the_method_is_shown_the_tasks_images_in_batch_order():
+    benchmark = split_digits(tasks=2)
+    method = Recorder(2, 64)
+    train(method, benchmark, TrainingConfig(iterations=5, batch_size=16), seed=9, engine="eager")
+    assert [(task, i, n) for *_, task, i, n in method.shown] == [(t, i, 5) for t in (0, 1) for i in range(1, 6)]
+    for task in (0, 1):
+        data = benchmark.task(task).train
+        order = batch_order(len(data), 16, 5, seed=9, task=task)
+        for i, (inputs, labels, *_) in enumerate(method.shown[5 * task : 5 * task + 5]):
+            assert torch.equal(inputs, benchmark.prepare(data.images[order[i]], task))
+            assert torch.equal(labels, data.labels[order[i]])
+
+
+def test_augmentation_has_a_stream_of_its_own_in_every_task():
+    benchmark = split_mnist(tasks=2)
+    method = Recorder(2, 784)
+    train(method, benchmark, TrainingConfig(iterations=3, batch_size=16), seed=5, engine="eager")
+    for task in (0, 1):
+        data, draw = benchmark.task(task).train, generator(5, "augmentation", task)
+        order = batch_order(len(data), 16, 3, seed=5, task=task)
+        for i, (inputs, *_) in enumerate(method.shown[3 * task : 3 * task + 3]):
+            assert torch.equal(inputs, benchmark.prepare(data.images[order[i]], task, draw))
+
+
+def test_training_images_are_augmented_and_test_images_are_not():
+    method = Recorder(1, 784)
+    benchmark = split_mnist(tasks=1)
+    data = benchmark.task(0).train
+    train(method, benchmark, TrainingConfig(iterations=2, batch_size=16), engine="eager")
+    plain = benchmark.prepare(data.images[batch_order(len(data), 16, 2, seed=1, task=0)[0]], 0)
+    assert method.shown[0][0].shape == plain.shape
+    assert not torch.equal(method.shown[0][0], plain)
+    unaugmented = Recorder(1, 784)
+    train(unaugmented, split_mnist(tasks=1, augment=False), TrainingConfig(iterations=1, batch_size=16), engine="eager")
+    assert torch.equal(unaugmented.shown[0][0], plain)
+
+
+def test_an_epoch_is_every_batch_the_images_fill_the_last_one_completed():
+    benchmark = split_digits(tasks=1)
+    images = len(benchmark.task(0).train)
+    method = Recorder(1, 64)
+    train(method, benchmark, TrainingConfig(epochs=2, batch_size=100), engine="eager")
+    assert images % 100 != 0
+    assert len(method.shown) == 2 * math.ceil(images / 100)
+    assert {len(labels) for _, labels, *_ in method.shown} == {100}
+
+
+# -- learning rate, optimizer, choice of the model ----------------------------------------------------------
+
+LOSSES = [
+    *(1.0, 0.9, 0.9, 0.95, 0.91, 0.9, 0.9, 0.9, 0.9, 0.8999, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9),
+    *(float("nan"), 0.5, float("inf"), float("nan"), *[0.5] * 40, 0.4, *[0.4] * 60),
+]
+
+
+@pytest.mark.parametrize("lr", [1e-3, 1e-4, 2e-6])
+def test_the_schedule_is_torchs_reduce_on_plateau(lr):
+    training = TrainingConfig(epochs=1, scheduler="plateau", lr=lr)
+    ours = PlateauSchedule(training)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=lr)
+    theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=5, threshold=0, min_lr=1e-6)
+    rates = []
+    for loss in LOSSES:
+        theirs.step(loss)
+        rates.append(ours.after_epoch(loss))
+        assert rates[-1] == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+    assert rates[-1] == pytest.approx(1e-6)
+
+
+def test_the_rate_halves_at_the_sixth_epoch_in_a_row_without_a_lower_loss():
+    schedule = PlateauSchedule(TrainingConfig(epochs=1, scheduler="plateau", lr=0.8))
+    assert [schedule.after_epoch(loss) for loss in [1.0] + [1.0] * 6] == [0.8] * 6 + [0.4]
+
+
+def test_without_a_scheduler_the_rate_stays():
+    schedule = PlateauSchedule(TrainingConfig(epochs=1, lr=0.3))
+    assert [schedule.after_epoch(1.0) for _ in range(20)] == [0.3] * 20
+
+
+def test_the_schedule_reaches_the_optimizer_and_starts_anew_with_each_task():
+    """The weight only moves away from the lowest validation loss, so the rate halves after epochs 2 and 3."""
+    benchmark = split_digits(tasks=2)
+    # An epoch is one batch.
+    size = max(len(benchmark.task(task).train) for task in (0, 1))
+    training = TrainingConfig(epochs=4, batch_size=size, scheduler="plateau", lr=0.4, lr_patience=0)
+    method = Counter(2, turning=-1.0)
+    train(method, benchmark, training, engine="eager")
+    # Rates 0.4 (the first loss is the lowest so far), 0.4 (the second is higher: halve), 0.2, 0.1.
+    ends = [entry[2] for entry in method.asked if entry[0] == "end"]
+    assert ends == pytest.approx([1.1, 2.2], abs=1e-3)
+
+
+def test_each_task_has_a_new_adam():
+    """The gradient is 1 in the first task and 1e-6 in the second: an Adam that remembered would hardly move."""
+    method = Counter(2, scales=(1.0, 1e-6))
+    train(method, split_digits(tasks=2), TrainingConfig(iterations=10, lr=0.01), engine="eager")
+    ends = [entry[2] for entry in method.asked if entry[0] == "end"]
+    assert ends[0] == pytest.approx(0.1, rel=1e-3)
+    assert ends[1] == pytest.approx(0.2, rel=2e-2)
+
+
+@pytest.mark.parametrize(("choice", "end"), [("last", 0.4), ("lowest-validation-loss", 0.2)])
+def test_the_model_that_is_kept(choice, end):
+    """The validation loss is lowest at 0.2, the end of epoch 2 of 4."""
+    benchmark = split_digits(tasks=1)
+    size = len(benchmark.task(0).train)
+    method = Counter(1, turning=0.21)
+    training = TrainingConfig(epochs=4, batch_size=size, lr=0.1, model_choice=choice)
+    record = train(method, benchmark, training, engine="eager")
+    assert method.asked[-1] == ("end", 0, pytest.approx(end, abs=1e-3))
+    if choice == "lowest-validation-loss":
+        assert record.payload["validation"][0]["iteration"] == [1, 2, 3, 4]
+        losses = record.payload["validation"][0]["loss"]
+        assert losses.index(min(losses)) == 1
+
+
+def test_of_equal_validation_losses_the_first_is_kept():
+    class Flat(Counter):
+        def logits(self, inputs, task):
+            return torch.zeros(len(inputs), 2)
+
+    method = Flat(1)
+    training = TrainingConfig(epochs=3, batch_size=1000, lr=0.1, model_choice="lowest-validation-loss")
+    train(method, split_digits(tasks=1), training, engine="eager")
+    assert method.asked[-1] == ("end", 0, pytest.approx(0.1, abs=1e-3))
+
+
+@pytest.mark.parametrize("engine", ["eager", "fused"])
+def test_the_chosen_model_of_hypermask_is_the_one_of_its_epoch(engine):
+    """Trained to the best epoch alone, the weights are those that the choice brings back."""
+    benchmark = split_digits(tasks=1)
+    # A rate so large that it gets worse from the first epoch on.
+    training = TrainingConfig(epochs=4, batch_size=64, lr=3.0, model_choice="lowest-validation-loss")
+    chosen = hypermask_on_digits(1)
+    losses = train(chosen, benchmark, training, engine=engine).payload["validation"][0]["loss"]
+    best = losses.index(min(losses)) + 1
+    assert best < 4
+    per_epoch = math.ceil(len(benchmark.task(0).train) / 64)
+    # The sparsity schedule depends on the length, so the shorter training keeps p = 0.
+    alone = hypermask_on_digits(1)
+    train(alone, benchmark, TrainingConfig(iterations=best * per_epoch, batch_size=64, lr=3.0), engine=engine)
+    weights = alone.weights()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in chosen.weights().items())
+
+
+def test_layers_that_draw_are_reproducible_and_evaluated_without_drawing():
+    records_ = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        method = Linear(2, 64, dropout=0.5)
+        torch.rand(len(records_))
+        records_.append(train(method, split_digits(tasks=2), TINY, engine="eager"))
+    assert records_[0].payload["accuracy"] == records_[1].payload["accuracy"]
+
+
+# -- runs that fail -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("engine", ["eager", "fused"])
+def test_a_diverged_run_says_so_and_holds_no_nan(tmp_path, engine):
+    experiment = tiny("lr=1e30")
+    record = run_experiment(experiment, 1, root=tmp_path, device="cpu", engine=engine, evaluate_every=5)
+    assert (record.status, record.finished) == ("diverged", False)
+    assert record.payload["accuracy"] == [[None, None], [None, None]]
+    assert (record.payload["target_distance"], record.payload["logits"]) == (None, None)
+    text = record.path.read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert None in record.payload["validation"][0]["loss"]
+    assert json.loads(text)["overrides"] == list(experiment.overrides)
+    assert not record.path.with_suffix(".npz").exists()
+
+
+class Exploding(Counter):
+    """Learns its first task and blows up in the second."""
+
+    def loss(self, inputs, labels, task, iteration, iterations):
+        return super().loss(inputs, labels, task, iteration, iterations) * (math.nan if task == 1 else 1.0)
+
+
+def test_a_run_that_diverges_later_keeps_the_tasks_before(tmp_path):
+    diary = Diary()
+    record = train(Exploding(3), split_digits(tasks=3), TINY, root=tmp_path, engine="eager", progress=diary)
+    assert record.status == "diverged"
+    rows = record.payload["accuracy"]
+    assert rows[0][0] is not None
+    assert rows[1:] == [[None] * 3] * 2
+    assert diary.lines[-1] == ("end",)
+    assert [line[1] for line in diary.lines if line[0] == "finished"] == [0]
+
+
+def test_a_method_and_a_benchmark_of_different_length_are_one_sentence():
+    with pytest.raises(HyperMaskError) as caught:
+        train(hypermask_on_digits(3), split_digits(tasks=2), TINY)
+    assert str(caught.value) == "the method has 3 tasks and split_digits has 2; make them equal."
+
+
+def test_bad_arguments_are_one_sentence(tmp_path):
+    with pytest.raises(HyperMaskError, match=r"^evaluate_every is 0; expected 1 or more\.$"):
+        train(Counter(2), split_digits(tasks=2), TINY, evaluate_every=0)
+    with pytest.raises(HyperMaskError, match=r"^logits_per_task is -5; expected 1 or more\.$"):
+        train(Counter(2), split_digits(tasks=2), TINY, logits_per_task=-5)
+    with pytest.raises(HyperMaskError, match=r"^seed is -1; expected 0 or more\.$"):
+        run_experiment(tiny(), -1, root=tmp_path)
+    with pytest.raises(HyperMaskError, match=r"^device 'tpu' is not known"):
+        run_experiment(tiny(), 1, root=tmp_path, device="tpu")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_that_is_there_is_replaced_only_when_told_to(tmp_path):
+    record = run_experiment(tiny(), 1, root=tmp_path, device="cpu")
+    before = record.path.read_bytes()
+    with pytest.raises(HyperMaskError) as caught:
+        run_experiment(tiny(), 1, root=tmp_path, device="cpu")
+    assert str(caught.value) == (
+        "seed1.json of split_mnist/hypermask-t is there already; use --force to train it again."
+    )
+    assert record.path.read_bytes() == before
+    again = run_experiment(tiny(), 1, root=tmp_path, device="cpu", overwrite=True)
+    assert again.payload["accuracy"] == record.payload["accuracy"]
+    assert again.path.read_bytes() != before
+
+
+def test_an_interrupted_run_leaves_no_record(tmp_path):
+    class Interrupted(Diary):
+        def finished_task(self, *details):
+            raise KeyboardInterrupt
+
+    progress = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(tiny(), 1, root=tmp_path, device="cpu", progress=progress)
+    assert progress.lines[-1] == ("end",)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_training_says_nothing_it_need_not(capfd):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        train(hypermask_on_digits(), split_digits(tasks=2), TINY)
+    assert capfd.readouterr() == ("", "")
