@@ -9,10 +9,10 @@ INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup paper test notebooks verify lab lint clean FORCE
+.PHONY: help setup paper test test-slurm notebooks verify lab lint clean FORCE
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
 setup: $(INSTALLED) ## make .venv with everything the project needs (two minutes, 6 GB with CUDA's libraries)
 	@echo "setup: .venv is up to date"
@@ -27,9 +27,14 @@ test: lint ## ruff, then the whole suite: units, stored notebook outputs, every 
 	@echo "test: run the whole suite"
 	$(VENV_PYTHON) -m pytest
 
-notebooks: $(INSTALLED) ## execute the committed notebooks again, in place (after new records)
+test-slurm: $(INSTALLED) ## run the Snakefile on a real one-node Slurm that is started for it (root on Debian or Ubuntu)
+	workflow/test_slurm.sh $(VENV_PYTHON)
+
+notebooks: $(INSTALLED) ## execute the committed notebooks again, in place (after new records), and README's results page
 	@echo "notebooks: execute notebooks/*.ipynb in place, each from a fresh kernel"
 	$(HYPERMASK) notebooks
+	@echo "notebooks: write the results into README.md"
+	$(HYPERMASK) status --markdown README.md
 
 verify: $(INSTALLED) ## train one committed record again, in full, and compare
 	@echo "verify: train the committed record of split_mnist/hypermask-t, seed 1, again and compare"
@@ -44,7 +49,7 @@ lint: $(INSTALLED) ## check style and format with ruff
 	$(VENV_PYTHON) -m ruff format --check .
 
 clean: ## remove .venv, build/ and caches; runs/ stays
-	rm -rf .venv build dist hypermask.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv build dist hypermask.egg-info .pytest_cache .ruff_cache .snakemake
 	find hypermask tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} +
 
 # .venv is stale when pyproject.toml or the lock is newer, but also when it was moved or copied here from another

@@ -351,7 +351,8 @@ def test_records_add_refuses_an_overridden_run_and_copies_nothing(capsys):
     ran(capsys, "run", NAME, "--set", *SMALL)
     status, out, err = ran(capsys, "records", "add", str(paths.runs()))
     assert (status, out) == (2, "")
-    assert "another configuration than the named one" in err
+    assert err.startswith(f"hypermask: {NAME} seed 1 was run with --set batch_size=16 ")
+    assert err.endswith(" are added.\n")
     assert not paths.records().exists()
 
 

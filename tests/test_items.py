@@ -59,6 +59,22 @@ def test_every_override_of_a_known_experiment_is_a_configuration_of_its_own():
         assert len(hashes) == len(known), item.id
 
 
+def test_a_need_says_what_it_is_and_what_makes_its_runs():
+    need = items.Need("split_mnist/hypermask-t", (1, 2), ("beta=0.01", "p=0"))
+    assert need.label == "split_mnist/hypermask-t [beta=0.01 p=0]"
+    assert need.command(need.seeds) == "hypermask run split_mnist/hypermask-t --set beta=0.01 p=0 --seed 1 2"
+    inferring = items.Need("split_mnist/hnet", (1,), part="inference")
+    assert (inferring.label, inferring.infer) == ("split_mnist/hnet", ("ent",))
+    assert inferring.command([3]) == "hypermask run split_mnist/hnet --infer ent --seed 3"
+    assert items.Need("split_cifar100_5x20/ncm", (1,), part="inference").infer == ()
+
+
+def test_labels_tell_the_configurations_of_an_item_apart():
+    for item in items.ITEMS:
+        labels = [need.label for need in item.runs]
+        assert len(labels) == len(set(labels)), item.id
+
+
 def test_an_unknown_item_is_refused():
     with pytest.raises(HyperMaskError, match="expected fig01 to fig15 or table01 to table12"):
         items.get("fig16")

@@ -20,8 +20,9 @@ from packaging.version import Version
 import hypermask
 
 CONDA_NAMES = {"torch": "pytorch"}
-PIP_ONLY = {"hypnettorch"}
-TARGETS = ("paper", "test", "notebooks", "verify", "lab", "lint", "clean", "setup", "help")
+# On PyPI, and not on conda-forge.
+PIP_ONLY = {"hypnettorch", "snakemake", "snakemake-executor-plugin-slurm"}
+TARGETS = ("paper", "test", "test-slurm", "notebooks", "verify", "lab", "lint", "clean", "setup", "help")
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +116,9 @@ def test_ranges_the_documentation_promises(requirements, pyproject):
     assert pyproject["project"]["requires-python"] == ">=3.11"
     assert str(requirements["torch"]) == ">=2.10"
     assert str(requirements["hypnettorch"]) == "==0.0.4"
-    assert pyproject["project"]["optional-dependencies"]["batch"] == ["snakemake>=9"]
+    extras = pyproject["project"]["optional-dependencies"]
+    assert extras["batch"] == ["snakemake>=9,<10", "snakemake-executor-plugin-slurm>=2,<3"]
+    assert set(extras["batch"]) <= set(extras["test"])
 
 
 def test_version_and_command_come_from_the_package(pyproject, project_root):
@@ -149,7 +152,7 @@ def test_make_has_target(target, installed):
 
 
 def test_make_help_lists_the_targets(checkout):
-    listed = re.findall(r"^make (\w+)", make(checkout).stdout, flags=re.MULTILINE)
+    listed = re.findall(r"^make ([\w-]+)", make(checkout).stdout, flags=re.MULTILINE)
     assert sorted(listed) == sorted(TARGETS)
 
 
@@ -290,7 +293,7 @@ def test_ci_script_verifies_then_tests(project_root):
     script = project_root / ".ci" / "run"
     assert os.access(script, os.X_OK)
     lines = script.read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if line.startswith("make ")] == ["make verify", "make test"]
+    assert [line for line in lines if line.startswith("make ")] == ["make verify", "make test-slurm", "make test"]
 
 
 def test_workflow_runs_the_suite_on_the_supported_pythons(project_root):

@@ -110,3 +110,79 @@ def test_style_does_not_leak():
     figure = plots.mask_images([np.eye(8)], ["task 1"], "masks")
     figure.savefig(io.BytesIO())
     assert dict(matplotlib.rcParams) == before
+
+
+@pytest.fixture
+def groups() -> dict[str, list[Panel]]:
+    main = Panel("128", 5, matrices(5, 2), (99.64, 0.07))
+    return {
+        "embedding size": [main, Panel("24", 5, matrices(5, 1)), Panel("72", 5, None)],
+        "beta": [Panel("0.001", 5, matrices(5, 2), (99.64, 0.07)), Panel("0.01", 5, None)],
+    }
+
+
+def test_settings_have_a_line_and_a_marker_each_and_name_what_was_not_run(groups):
+    figure = plots.settings(groups, "Split MNIST")
+    first, second = figure.axes[:2]
+    legend = [text.get_text() for text in first.get_legend().get_texts()]
+    assert legend == ["128 (n = 2)", "24 (n = 1)", "72: not run"]
+    assert [text.get_text() for text in second.get_legend().get_texts()] == ["0.001 (n = 2)", "0.01: not run"]
+    curves = [container.lines[0] for container in first.containers]
+    assert len({line.get_marker() for line in curves}) == len({line.get_linestyle() for line in curves}) == 2
+    assert first.get_ylim() == second.get_ylim()
+    assert plots.MAIN_PAPER in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_intervals_of_settings_need_two_runs_and_are_drawn_on_request(groups):
+    def has_bars(figure) -> list[bool]:
+        return [container.has_yerr for ax in figure.axes for container in ax.containers]
+
+    assert has_bars(plots.settings(groups, "title", intervals=True)) == [True, False, True]
+    assert has_bars(plots.settings(groups, "title")) == [False, False, False]
+
+
+def test_settings_without_any_run_show_the_printed_value_alone():
+    figure = plots.settings({"beta": [Panel("0.1", 5, None, (99.64, 0.07)), Panel("1", 5, None)]}, "title")
+    assert "not run" in texts(figure)
+    assert figure.axes[0].get_ylim() == pytest.approx((97.64, 101.64))
+
+
+def test_data_and_words_of_settings(groups):
+    data = plots.settings_data(groups)
+    assert list(data) == ["panel", "setting", "task", "after_all_mean", "after_all_t95", "runs"]
+    assert len(data) == 25
+    row = data[(data.setting == "24") & (data.task == 3)].iloc[0]
+    assert row.after_all_mean == pytest.approx(groups["embedding size"][1].matrices[0, -1, 2])
+    words = plots.describe_settings(groups, "Split MNIST", "Ours.", "Two runs.").splitlines()
+    assert words[:2] == ["Split MNIST.", "Ours."]
+    assert words[2].startswith("Main setting: ours 99.") and words[2].endswith("paper 99.64 ± 0.07.")
+    assert words[4] == "beta - 0.001: the main setting; 0.01: not run."
+
+
+def test_single_models_stand_beside_the_papers_model_without_spread():
+    panels = [Panel("model 1", 40, matrices(40, 1), (74.30, None)), Panel("model 2", 40, None, (73.70, None))]
+    assert panels[1].values() == "not run; paper 73.70"
+    figure = plots.single_models(panels, "Tiny ImageNet", columns=2)
+    left, right = figure.axes[:2]
+    after, last = (line for line in left.get_lines() if line.get_marker() in ("o", "s"))
+    assert list(after.get_ydata()) == list(np.diagonal(panels[0].matrices[0]))
+    assert list(last.get_ydata()) == list(panels[0].matrices[0, -1])
+    assert [line.get_ydata()[0] for line in right.get_lines()] == [73.70]
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert shown == [plots.JUST_AFTER, plots.AFTER_ALL, plots.MODEL_MEAN, plots.MODEL_PAPER]
+
+
+def test_a_scale_far_from_100_percent_ends_at_its_highest_value():
+    near = plots.accuracy_matrices([Panel("near", 5, matrices(5, 1))], "title")
+    far = plots.accuracy_matrices([Panel("far", 5, matrices(5, 1) - 20)], "title")
+    assert near.axes[0].images[0].norm.vmax == 100
+    assert far.axes[0].images[0].norm.vmax == np.ceil(np.nanmax(matrices(5, 1) - 20))
+
+
+def test_text_of_settings_and_models_is_at_least_7_pt(groups):
+    from matplotlib.text import Text
+
+    models = [Panel("model 1", 40, matrices(40, 1), (74.30, None))]
+    for figure in (plots.settings(groups, "title"), plots.single_models(models, "title")):
+        figure.draw_without_rendering()
+        assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= 7

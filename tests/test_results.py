@@ -3,7 +3,7 @@ from payloads import write_record
 
 from hypermask import experiments, items, results
 from hypermask.errors import HyperMaskError
-from hypermask.results import gather, report, verdict
+from hypermask.results import gather, report, report_settings, verdict
 
 NAME = "split_mnist/hypermask-t"
 
@@ -92,3 +92,73 @@ def write_record_of(experiment, root, seed):
     from hypermask.training import run_experiment
 
     run_experiment(experiment, seed, device="cpu", root=root)
+
+
+def test_changed_settings_are_groups_of_their_own_with_their_command(root):
+    write_record(root / "records", NAME, 2, overrides=["beta=0.01"])
+    runs = gather("fig15")
+    assert list(runs)[:2] == [NAME, f"{NAME} [embedding_size=24]"]
+    changed = runs[f"{NAME} [beta=0.01]"]
+    assert (changed.name, changed.label, seeds(changed.records)) == (NAME, f"{NAME} [beta=0.01]", [2])
+    assert changed.command == f"hypermask run {NAME} --set beta=0.01 --seed 1"
+    assert runs[NAME].command == f"hypermask run {NAME} --seed 2"
+    assert report([changed]).splitlines()[0] == f"{NAME} [beta=0.01]: 1 of 2 needed runs (seeds shown: 2)"
+
+
+def test_compared_settings_are_shown_with_the_needed_seeds_alone(root):
+    for seed in (3, 4):
+        write_record(root / "records", NAME, seed)
+    assert seeds(gather("fig10")[NAME].records) == [1, 3, 4]
+    assert seeds(gather("fig15")[NAME].records) == [1]
+    assert seeds(gather("fig10")[NAME].only([4]).records) == [4]
+
+
+def test_a_record_without_the_needed_part_is_missing_and_its_command_asks_for_it(root):
+    inferred = {"ent": {"released-code": {"class_accuracy": [60.0], "task_accuracy": [61.0], "confusion": [[1]]}}}
+    write_record(root / "records", NAME, 3, inference=inferred)
+    runs = gather("table02")[NAME]
+    assert (seeds(runs.records), seeds(runs.unfinished)) == ([3], [2])
+    assert runs.command == f"hypermask run {NAME} --infer ent fecam --seed 1 2 4 5"
+    hnet = gather("table02")["split_mnist/hnet"]
+    assert hnet.command == "hypermask run split_mnist/hnet --infer ent --seed 1 2 3 4 5"
+
+
+def test_smoke_trains_one_changed_setting_of_an_experiment_and_names_the_others(root):
+    runs = gather("fig15", "smoke")
+    trained = {label: seeds(group.records) for label, group in runs.items() if group.records}
+    assert trained == {NAME: [1], f"{NAME} [embedding_size=24]": [1]}
+    changed = runs[f"{NAME} [embedding_size=24]"].records[0]
+    assert changed.config["method"]["embedding_size"] == 24
+    assert changed.config_hash == experiments.smoke(NAME).override(["embedding_size=24"]).config.hash
+    assert report([runs[f"{NAME} [p=70]"]]) == f"{NAME} [p=70]: not run in this profile"
+
+
+def test_smoke_infers_where_it_is_needed_also_in_a_run_that_is_there(root):
+    without = gather("fig10", "smoke")[NAME].records[0]
+    assert without.payload["inference"] is None
+    need = items.Need(NAME, (1,), part="inference")
+    found = results._smoke(items.Item("table02", "title", "notebook", (need,), None, "stem"), need, "cpu").records[0]
+    assert set(found.payload["inference"]) == {"ent", "fecam"}
+    assert found.path == without.path
+    assert (found.accuracy[-1] == without.accuracy[-1]).all()
+
+
+def test_report_of_many_settings(root):
+    write_record(root / "records", NAME, 1, overrides=["p=70"])
+    write_record(root / "runs", NAME, 1, overrides=["p=0"])
+    assert report_settings("fig15", gather("fig15", own_runs=True).values()).splitlines() == [
+        f"{NAME}: 2 of 12 settings run",
+        f"  {NAME} seed 2 is left out: diverged",
+        "  settings with your own runs: 1",
+        f"  missing; to make the first: hypermask run {NAME} --seed 2",
+        "  to list them all: hypermask sweep fig15 --dry-run",
+    ]
+
+
+def test_a_verdict_on_many_settings_counts_them(root):
+    runs = list(gather("fig15").values())
+    assert verdict("A", runs, lambda *_: True) == "A: cannot say, 11 of 12 settings not run."
+    for group in runs[1:4]:
+        write_record(root / "records", NAME, 1, overrides=list(group.need.overrides))
+    runs = list(gather("fig15").values())[:4]
+    assert verdict("B", runs, lambda *all: len(all) == 4) == "B: supported by our records (4 settings, n = 1 each)."

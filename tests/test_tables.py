@@ -157,3 +157,35 @@ def test_mean_matrix_and_rank(root):
     # DGR prints 99.61 and HNET+ENT 99.79; ours lies below both and above EWC's 99.12.
     ours = [record for record in runs.records if metrics.mean_accuracy(record.accuracy) < 99.61][:1]
     assert tables.rank_among_printed(ours, "split_mnist", "HyperMask-T") == 3
+
+
+def test_a_changed_setting_is_named_and_compared_with_nothing_printed(root):
+    write_record(root / "records", "split_mnist/hypermask-t", 1, 99.0, overrides=["hypernetwork_hidden=10,10"])
+    runs = gather("fig15")
+    main, changed = (
+        tables.accuracy_comparison(runs[f"split_mnist/hypermask-t{change}"])
+        for change in ("", " [hypernetwork_hidden=10,10]")
+    )
+    assert (main.method, main.ours.n, main.printed.mean) == ("HyperMask-T", 2, 99.64)
+    assert changed.method == "HyperMask-T, hypernetwork 10-10"
+    assert (changed.printed, changed.status) == (None, "not printed")
+    numbers = [line for line in tables.per_run(runs).splitlines() if "not run" not in line]
+    assert len({len(line) for line in numbers}) == 1
+
+
+def test_first_task_of_figure_3(root):
+    write_record(root / "records", "split_cifar100/hypermask-t", 1, 80.0)
+    runs = gather("fig03")["split_cifar100/hypermask-t"]
+    just_after, after_all = tables.first_task(runs)
+    matrix = runs.records[0].accuracy
+    assert (just_after.printed.mean, after_all.printed.mean) == (81.0, 75.7)
+    assert (just_after.ours.mean, after_all.ours.mean) == (matrix[0, 0], matrix[-1, 0])
+
+
+def test_models_of_figure_11_pair_seeds_with_models(root):
+    write_record(root / "records", "tiny_imagenet/hypermask-f", 2, 74.0)
+    runs = gather("fig11")["tiny_imagenet/hypermask-f"]
+    rows = tables.models(runs, range(1, 6))
+    assert [row.printed.mean for row in rows] == [74.30, 73.70, 75.13, 75.31, 76.04]
+    assert [row.status for row in rows] == ["not run", "no spread", "not run", "not run", "not run"]
+    assert rows[1].ours.mean == pytest.approx(tables.final_mean(runs.records))

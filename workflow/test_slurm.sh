@@ -4,7 +4,7 @@
 #   workflow/test_slurm.sh [PYTHON]
 #
 # It needs root on Debian or Ubuntu, and installs slurm-wlm and munge where they are missing. Its daemons have keys, ports and
-# folders of their own: a Slurm that runs here already is not touched.
+# folders of their own; only Slurm's configuration lies where every command looks for it, so it refuses where one is there.
 set -euo pipefail
 
 python=$(command -v "${1:-python3}" || true)
@@ -20,43 +20,68 @@ refuse() {
 [[ -f /etc/debian_version ]] || refuse "it needs the packages slurm-wlm and munge of Debian or Ubuntu, and this is neither."
 "$python" -c 'import snakemake_executor_plugin_slurm' 2>/dev/null \
   || refuse "${1:-python3} has no snakemake-executor-plugin-slurm; run 'make test-slurm', which uses the project's .venv."
-# Debian puts the daemons where only root looks.
-export PATH=$PATH:/usr/sbin:/sbin
-if ! command -v slurmctld slurmd munged sbatch >/dev/null; then
-  echo "test-slurm: install slurm-wlm and munge"
-  export DEBIAN_FRONTEND=noninteractive
-  # No daemon of the packages starts by itself.
-  policy=/usr/sbin/policy-rc.d
-  [[ -e $policy ]] || { printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy" && trap 'rm -f "$policy"' EXIT; }
-  { apt-get update -qq && apt-get install -y -qq --no-install-recommends slurm-wlm munge; } >/dev/null \
-    || refuse "apt-get could not install slurm-wlm and munge; look above for why."
-fi
+config=/etc/slurm/slurm.conf
+ours='/var/tmp/hypermask-slurm.*/slurm.conf'
+# shellcheck disable=SC2053 # a pattern
+[[ ! -e $config && ! -L $config ]] || [[ $(readlink "$config") == $ours ]] \
+  || refuse "this machine has a Slurm already ($config); run it elsewhere, for example in a container."
 
-folder=$(mktemp -d /var/tmp/hypermask-slurm.XXXXXX)
-stop() {
-  local status=$? file pid
-  trap - EXIT INT TERM
-  # Jobs go first, while there is a Slurm to end them.
-  scancel --quiet --me 2>/dev/null || true
-  for file in slurmd slurmctld munged; do
-    pid=$(cat "$folder/$file.pid" 2>/dev/null || true)
-    [[ -n $pid ]] || continue
+# Ends the daemons whose folder is given, and removes what they left.
+take_down() {
+  local name pid
+  for name in slurmd slurmctld munged; do
+    pid=$(cat "$1/$name.pid" 2>/dev/null || true)
+    [[ -n $pid && $(cat "/proc/$pid/comm" 2>/dev/null || true) == "$name" ]] || continue
     kill "$pid" 2>/dev/null || true
-    for _ in {1..50}; do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    for _ in {1..100}; do
+      kill -0 "$pid" 2>/dev/null || break
+      sleep 0.1
+    done
     kill -9 "$pid" 2>/dev/null || true
   done
+  rm -rf "$1" "$config"
+}
+
+# A run that was killed could not clean up.
+[[ ! -L $config ]] || take_down "$(dirname "$(readlink "$config")")"
+
+folder=$(mktemp -d /var/tmp/hypermask-slurm.XXXXXX)
+policy=
+finish() {
+  local status=$?
+  trap - EXIT INT TERM
   if ((status != 0)); then
     echo "test-slurm: failed with status $status; the last lines of its logs:" >&2
     find "$folder" -name '*.log' -exec tail -n 15 -v {} + >&2 || true
   fi
-  rm -rf "$folder" "${policy_made:-}"
+  # Jobs go first, while there is a Slurm to end them.
+  [[ ! -S $folder/munged.socket ]] || timeout 10 scancel --quiet --user root 2>/dev/null || true
+  take_down "$folder"
+  [[ -z $policy ]] || rm -f "$policy"
   exit "$status"
 }
-trap stop EXIT INT TERM
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# Debian puts the daemons where only root looks.
+export PATH=$PATH:/usr/sbin:/sbin
+if ! { command -v munged && command -v slurmctld && command -v slurmd && command -v sbatch; } >/dev/null; then
+  echo "test-slurm: install slurm-wlm and munge"
+  # The packages' own daemons do not start.
+  if [[ ! -e /usr/sbin/policy-rc.d ]]; then
+    policy=/usr/sbin/policy-rc.d
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod +x "$policy"
+  fi
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends slurm-wlm munge; } >"$folder/apt.log" 2>&1 \
+    || refuse "apt-get could not install slurm-wlm and munge; its last words are below."
+fi
 
 host=$(hostname -s)
 # Half the machine's memory is enough, and is there in a container with less than the machine has.
 memory=$(awk '/MemTotal/ { print int($2 / 2048) }' /proc/meminfo)
+chmod 711 "$folder"
 mkdir "$folder"/{state,spool,root}
 head -c 128 /dev/urandom >"$folder/munge.key"
 chmod 600 "$folder/munge.key"
@@ -83,7 +108,10 @@ ReturnToService=2
 NodeName=$host NodeAddr=127.0.0.1 CPUs=$(nproc) RealMemory=$memory State=UNKNOWN
 PartitionName=test Nodes=$host Default=YES MaxTime=INFINITE State=UP
 END
-export SLURM_CONF=$folder/slurm.conf
+# A link, so that the next run knows whose it is. SLURM_CONF would do, but Snakemake's job steps drop it.
+mkdir -p "$(dirname "$config")"
+ln -s "$folder/slurm.conf" "$config"
+unset SLURM_CONF
 
 echo "test-slurm: start munged, slurmctld and slurmd"
 munged --force --key-file="$folder/munge.key" --socket="$folder/munged.socket" --pid-file="$folder/munged.pid" \

@@ -181,7 +181,18 @@ def test_a_seed_fixes_the_start_and_nothing_else_moves_it():
     other = HNET(SETTINGS, tasks=3, input_shape=(64,), classes=2, seed=2).weights()
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)
-    assert not any(torch.equal(first[name], other[name]) for name in first)
+    drawn = {name for name, tensor in first.items() if tensor.any()}
+    assert not any(torch.equal(first[name], other[name]) for name in drawn)
+
+
+def test_it_starts_as_hnets_authors_start_it():
+    hypernetwork = hnet().hypernetwork
+    for weight, bias in zip(hypernetwork.layer_weight_tensors, hypernetwork.layer_bias_vectors, strict=True):
+        bound = (6 / sum(weight.shape)) ** 0.5
+        assert 0.95 * bound < weight.abs().max() <= bound
+        assert not bias.any()
+    embeddings = torch.cat([e.detach().flatten() for e in [*hypernetwork.conditional_params, hnet().phi[-1]]])
+    assert embeddings.std() == pytest.approx(1, abs=0.3)
 
 
 def test_split_mnists_hypernetwork_has_the_sizes_of_its_configuration():

@@ -12,6 +12,7 @@ SHOWN_BY = {
         "fig06_split_mnist_accuracy_matrix",
         "fig10_split_mnist_mean_accuracy",
         "fig14_split_mnist_tsne",
+        "fig15_split_mnist_stability",
         "quickstart",
         "table01_known_task_identity",
         "table04_backward_transfer",

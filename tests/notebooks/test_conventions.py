@@ -10,21 +10,6 @@ from nbval_run import NOTEBOOKS, code_cells
 
 from hypermask import items, regenerate
 
-EXPECTED = {
-    "quickstart",
-    "fig01_method",
-    "fig02_permuted_mnist_mean_accuracy",
-    "fig06_split_mnist_accuracy_matrix",
-    "fig08_permuted_mnist_accuracy_matrix",
-    "fig10_split_mnist_mean_accuracy",
-    "fig12_permuted_mnist_tsne_classes",
-    "fig13_permuted_mnist_tsne_tasks",
-    "fig14_split_mnist_tsne",
-    "table01_known_task_identity",
-    "table04_backward_transfer",
-    "table05_07_target_weight_distance",
-    "table12_training_time",
-}
 LONGEST_DEFINITION = 8
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -32,8 +17,7 @@ every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: pat
 
 def test_the_notebooks_are_those_of_the_items_and_the_quickstart():
     stems = {path.stem for path in NOTEBOOKS}
-    assert stems == EXPECTED
-    assert stems - {item.notebook for item in items.ITEMS} == {"quickstart"}
+    assert stems == {"quickstart"} | {item.notebook for item in items.ITEMS}
 
 
 @every_notebook

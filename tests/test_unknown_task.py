@@ -1,0 +1,99 @@
+import pytest
+from payloads import write_record
+
+from hypermask import paper, unknown_task
+from hypermask.results import gather
+
+CIFAR = "split_cifar100_5x20/hypermask-f"
+
+
+def reading(class_accuracy, task_accuracy):
+    return {"class_accuracy": class_accuracy, "task_accuracy": task_accuracy, "confusion": [[1] * 5] * 5}
+
+
+def inferred(last, mixed):
+    """ENT and FeCAM alike: Acc_5 is `last` in batches of one task, `mixed` in mixed ones; the task 10 points above."""
+    readings = {
+        "after-task": reading([92.0, 82.0, 72.0, 67.0, last], [95.0, 90.0, 80.0, 75.0, last + 10]),
+        "released-code": reading([90.0, 80.0, 70.0, 65.0, last], [95.0, 90.0, 80.0, 75.0, last + 10]),
+        "shuffled": reading([80.0, 60.0, 50.0, 45.0, mixed], [85.0, 70.0, 60.0, 55.0, mixed + 10]),
+    }
+    return {"ent": readings, "fecam": readings, "environment": {"device": "cpu"}}
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    for seed, last in ((1, 55.0), (2, 56.0)):
+        write_record(tmp_path / "records", CIFAR, seed, 65, inference=inferred(last, 40.0))
+    write_record(tmp_path / "records", CIFAR, 1, 65, inference=inferred(43.0, 43.0), overrides=["batch_stats=task"])
+    write_record(tmp_path / "records", CIFAR, 3, 65)
+    return gather("table02")
+
+
+def row(table, **wanted):
+    frame = table.frame
+    for column, value in wanted.items():
+        frame = frame[frame[column] == value]
+    assert len(frame) == 1
+    return frame.iloc[0]
+
+
+def test_every_printed_value_is_there_and_what_has_no_run_says_so(runs):
+    table = unknown_task.table(runs)
+    assert table.frame.paper_mean.notna().sum() == len(paper.unknown_task_rows())
+    assert row(table, method="HyperMask+FeCAM", benchmark="split_mnist").status == "not run"
+    assert row(table, method="DGR", benchmark="split_mnist").status == ""
+    assert set(table.frame[table.frame.method == "FeTrIL"].status) == {"not run"}
+
+
+def test_readings_stand_side_by_side(runs):
+    table = unknown_task.table(runs)
+    last = row(table, method="HyperMask+FeCAM", target="fixed", aggregate="5 runs", metric="last task accuracy")
+    assert (last.released_code_mean, last.after_task_mean, last.shuffled_mean) == (55.5, 55.5, 40.0)
+    assert (last.task_statistics_mean, last.runs) == (43.0, 2)
+    assert last.difference == pytest.approx(55.5 - 55.6)
+    assert last.status == "within spread"
+    average = row(table, method="HyperMask+FeCAM", target="fixed", aggregate="5 runs", metric="average task accuracy")
+    assert average.released_code_mean == pytest.approx((90 + 80 + 70 + 65 + 55.5) / 5)
+    assert average.after_task_mean == pytest.approx((92 + 82 + 72 + 67 + 55.5) / 5)
+
+
+def test_the_best_run_stands_beside_the_printed_best(runs):
+    table = unknown_task.table(runs)
+    best = row(table, method="HyperMask+ENT", target="fixed", aggregate="max", metric="last task accuracy")
+    assert (best.released_code_mean, best.runs, best.status) == (56.0, 2, "no spread")
+
+
+def test_task_accuracy_is_apart_from_class_accuracy(runs):
+    table = unknown_task.table(runs)
+    identity = row(table, method="HyperMask+ENT", metric="last task identity")
+    assert (identity.released_code_mean, identity.shuffled_mean, identity.status) == (65.5, 50.0, "not printed")
+    assert identity[["paper_mean", "difference"]].isna().all()
+    assert not table.frame[table.frame.benchmark == "split_mnist"].metric.str.contains("identity").any()
+
+
+def test_what_batches_of_one_task_are_worth_in_words(runs):
+    lines = unknown_task.task_given_away(runs).splitlines()
+    assert lines[0] == "HyperMask+ENT, T, Permuted MNIST, 10 tasks: cannot say, permuted_mnist_10/hypermask-t not run."
+    assert lines[4] == (
+        "HyperMask+ENT, F, Split CIFAR-100, 5 x 20: 55.50 % in batches of one task, 40.00 % in mixed batches, so 15.50 "
+        "points come from batches that give the task away (task right: 65.50 % and 50.00 %; n = 2)."
+    )
+
+
+def test_every_run_is_listed_by_its_seed(runs):
+    lines = unknown_task.per_run(runs).splitlines()
+    ours = [line.split() for line in lines if line.startswith(f"{CIFAR} ") and "batch_stats" not in line]
+    assert [cells[:3] for cells in ours] == [[CIFAR, s, p] for s in ("1", "2") for p in ("ent", "fecam")]
+    assert ours[0][3:] == ["55.000", "55.000", "40.000", "65.000", "65.000", "50.000"]
+    assert any(line.split() == ["split_mnist/hnet", "not", "run"] for line in lines)
+
+
+def test_the_three_forms(runs):
+    table = unknown_task.table(runs)
+    assert (
+        "| HyperMask+ENT, fixed target | Split CIFAR-100, 5 x 20 | last task accuracy, best run |" in table.markdown()
+    )
+    assert r"\toprule" in table.latex()
+    assert table.text().splitlines()[0] == "Table 2. Accuracy with unknown task identity, percent"

@@ -1,0 +1,158 @@
+"""The Snakefile as it is, on this machine: real Snakemake runs of tiny configurations below a root of their own."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from test_regenerate import write_notebook
+
+from hypermask import experiments, paths, records
+
+NAME = "split_mnist/hypermask-t"
+# Long enough for seed 2 to be killed under way.
+TINY = "tasks=2 iterations=60 target_hidden=8 embedding_size=2 hypernetwork_hidden=2 augment=false validation=50"
+CONFIGURATION = ("--config", f"experiment={NAME}", f"set={TINY}", "seeds=1 2", "device=cpu")
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    return tmp_path
+
+
+def command(project_root: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "snakemake", "-s", str(project_root / "workflow" / "Snakefile"), "-c2", *arguments]
+
+
+def snakemake(project_root: Path, root: Path, *arguments: str) -> str:
+    """What a run prints; it has to succeed."""
+    result = subprocess.run(
+        command(project_root, *arguments), cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+def wait_for(holds: Callable[[], Any], process: subprocess.Popen, log: Path) -> Any:
+    while not (value := holds()):
+        assert process.poll() is None, log.read_text()
+        time.sleep(0.02)
+    return value
+
+
+def training(process: subprocess.Popen) -> list[psutil.Process]:
+    """The `hypermask run` of a Snakemake run."""
+    try:
+        children = psutil.Process(process.pid).children(recursive=True)
+        return [child for child in children if child.cmdline()[1:4] == ["-m", "hypermask", "run"]]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def tiny() -> experiments.Experiment:
+    return experiments.get(NAME).override(TINY.split())
+
+
+def found() -> list[records.Record]:
+    return records.find(NAME, tiny().config.hash, paths.runs())
+
+
+def test_finished_records_survive_a_killed_job_and_a_killed_workflow(project_root, root):
+    log = root / "snakemake.log"
+    with open(log, "w") as output:
+        process = subprocess.Popen(
+            command(project_root, *CONFIGURATION), cwd=root, stdout=output, stderr=output, start_new_session=True
+        )
+    first = records.location(paths.runs(), NAME, tiny().config.hash, 1)
+    wait_for(first.is_file, process, log)
+    before = first.stat()
+
+    # The job fails in its second seed. Snakemake deletes what it takes for its output and starts it once more ...
+    (failing,) = training(process)
+    failing.kill()
+    wait_for(lambda: [again for again in training(process) if again.pid != failing.pid], process, log)
+    assert "Trying to restart job" in log.read_text()
+    # ... and then the machine goes down.
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert [(record.seed, record.finished) for record in found()] == [(1, True)]
+
+    snakemake(project_root, root, "--unlock", *CONFIGURATION)
+    snakemake(project_root, root, *CONFIGURATION)
+    assert [(record.seed, record.finished, record.tasks) for record in found()] == [(1, True, 2), (2, True, 2)]
+    assert (first.stat().st_ino, first.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    job = paths.build() / "workflow" / NAME / first.parent.name / "seeds-1-2.log"
+    assert "was there already" in job.read_text()
+
+    assert "Nothing to be done" in snakemake(project_root, root, *CONFIGURATION)
+    # Without its record a seed is not done, whatever was marked.
+    first.unlink()
+    assert "train        1" in snakemake(project_root, root, "-n", *CONFIGURATION)
+
+
+def test_an_item_is_trained_and_then_drawn_with_own_runs(project_root, root):
+    # Its run, of another root's notebook, is there: nothing has to be trained in full.
+    (shipped,) = (project_root / "records" / NAME).glob("*/seed1.json")
+    own = records.location(paths.runs(), NAME, shipped.parent.name, 1)
+    own.parent.mkdir(parents=True)
+    for suffix in (".json", ".npz"):
+        own.with_suffix(suffix).write_bytes(shipped.with_suffix(suffix).read_bytes())
+    write_notebook(
+        root,
+        "fig14_split_mnist_tsne",
+        "from pathlib import Path\nfrom hypermask import paths, results\n"
+        "(runs,) = results.gather('fig14', profile, own_runs).values()\n"
+        "(paths.build() / 'drawn').write_text(f'{runs.records} {[record.seed for record in runs.own]}')",
+        parameters='profile: str = "recorded"  # which records\nown_runs: bool = False  # yours too\n',
+    )
+    output = snakemake(project_root, root, "--config", "items=fig14")
+    assert "rule regenerate" in output
+    assert (paths.build() / "drawn").read_text() == "() [1]"
+    assert "Nothing to be done" in snakemake(project_root, root, "--config", "items=fig14")
+
+
+def test_a_dry_run_lists_the_configurations_of_an_item(project_root, root):
+    profile = project_root / "workflow" / "profiles" / "local"
+    output = snakemake(project_root, root, "-n", "--profile", str(profile), "--config", "items=fig15")
+    assert "train            12\n" in output
+    assert output.count("seeds-1-2.log") == 12
+    assert not paths.runs().exists()
+
+
+def test_without_a_choice_it_says_what_to_choose(project_root, root):
+    result = subprocess.run(command(project_root, "-n"), cwd=root, capture_output=True, text=True)
+    assert result.returncode != 0
+    assert "nothing is chosen; give --config items=" in result.stdout + result.stderr
+
+
+def test_every_profile_says_what_a_job_takes(project_root):
+    import yaml
+
+    profiles = {
+        path.parent.name: yaml.safe_load(path.read_text()) for path in project_root.glob("workflow/profiles/*/*")
+    }
+    assert sorted(profiles) == ["kubernetes", "local", "slurm"]
+    assert all(profile["set-resources"] == {"train": {"gpu": 1}} for profile in profiles.values())
+    assert [profiles[name]["executor"] for name in ("kubernetes", "slurm")] == ["kubernetes", "slurm"]
+    assert "UNTESTED" in (project_root / "workflow" / "profiles" / "kubernetes" / "config.yaml").read_text()
+
+
+def test_slurm_test_refuses_in_a_sentence_what_it_cannot_do(project_root, tmp_path):
+    script = project_root / "workflow" / "test_slurm.sh"
+    result = subprocess.run(
+        ["setpriv", "--reuid=65534", "--clear-groups", script] if os.geteuid() == 0 else [script],
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 1
+    assert result.stderr == (
+        "test-slurm: it starts Slurm's daemons and so needs root; run it as root, for example in a container.\n"
+    )
