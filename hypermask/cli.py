@@ -135,6 +135,10 @@ def show_status(options: argparse.Namespace) -> int:
         sys.stdout.write(records.to_frame().to_csv(index=False))
     elif options.json:
         print(json.dumps(status.status(), indent=1))
+    elif options.markdown == "-":
+        print(status.markdown())
+    elif options.markdown:
+        status.write_markdown(Path(options.markdown))
     else:
         print(status.render(status.status()))
     return 0
@@ -298,6 +302,13 @@ def _parser() -> argparse.ArgumentParser:
     form = command.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="the items as JSON")
     form.add_argument("--csv", action="store_true", help="every run as one row of CSV")
+    form.add_argument(
+        "--markdown",
+        nargs="?",
+        const="-",
+        metavar="FILE",
+        help="the results page; with FILE, between its lines <!-- results --> and <!-- /results -->",
+    )
 
     command = _command(commands, "sweep", sweep)
     command.add_argument("names", nargs="+", metavar="NAME", help="items (fig15, table09), or all")

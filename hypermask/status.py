@@ -14,10 +14,14 @@ from hypermask.items import Headline, Item, Need
 from hypermask.metrics import Summary
 from hypermask.needs import needs
 from hypermask.records import Record
+from hypermask.tables import NO_SPREAD
 
 # Longest texts of a table on a terminal.
 _TITLE_WIDTH = 44
 _MISSING_SHOWN = 2
+# Where README.md holds the results.
+_BEGIN, _END = "<!-- results -->", "<!-- /results -->"
+_MARKDOWN_STATUS = {paper.WITHIN_SPREAD: "reproduced within spread"}
 
 
 class _Shelf:
@@ -101,6 +105,118 @@ def closing_table() -> str:
         quantity, printed, shipped, yours = _headline_cells(item.headline)
         rows.append((item.id, quantity, printed, shipped, yours, written if present else "none yet"))
     return _columns(rows)
+
+
+def markdown() -> str:
+    """The results page: for each item its claim, the printed and our number, and what is missing, as Markdown.
+
+    Only committed, finished runs count. Ours: mean, half width of its 95 % t interval, number of runs.
+    """
+    shelf = _Shelf(paths.records())
+    head = ("item", "the paper's claim", "printed", "ours", "status", "runs", "for what is missing", "device time")
+    rows = [head, ("---",) * len(head), *(_markdown_row(item, shelf) for item in items.ITEMS)]
+    return "\n".join(
+        [
+            *(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows),
+            "",
+            "Accuracy and backward transfer (BWT) in percent, by experiment. Printed: mean ± population standard "
+            "deviation. Ours: mean ± half width of its 95 % t interval (n runs). Reproduced within spread: the means "
+            "lie no further apart than twice the larger standard deviation. Device time: training and evaluation of "
+            "the runs an item shows; items share runs.",
+        ]
+    )
+
+
+def write_markdown(path: Path) -> bool:
+    """Put the results page between `<!-- results -->` and `<!-- /results -->` of a file; returns whether it changed."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise HyperMaskError(f"{path} cannot be read ({error.strerror}); name a Markdown file.") from None
+    before, begin, rest = text.partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not (begin and end):
+        raise HyperMaskError(f"{path.name} has no section from {_BEGIN} to {_END}; add these two lines to it.")
+    return files.write_if_changed(path, f"{before}{_BEGIN}\n\n{markdown()}\n\n{_END}{after}".encode())
+
+
+def _markdown_row(item: Item, shelf: _Shelf) -> tuple[str, ...]:
+    state = _item_status(item, shelf)
+    kind, number = ("figure", item.id[3:]) if item.id.startswith("fig") else ("table", item.id[5:])
+    name = f"{kind} {int(number)}"
+    made = (paths.notebooks() / f"{item.notebook}.ipynb").is_file()
+    printed, ours, verdict = _markdown_numbers(item, shelf, state["runs_present"])
+    command = "–"
+    if state["missing"]:
+        known = any(run["experiment"] in experiments.EXPERIMENTS for run in state["missing"])
+        command = f"`hypermask sweep {item.id}`" if known else "not in this version"
+    return (
+        f"[{name}](notebooks/{item.notebook}.ipynb)" if made else name,
+        item.claim,
+        printed,
+        ours,
+        verdict,
+        f"{state['runs_present']}/{state['runs_needed']}",
+        command,
+        _device_time(item, shelf),
+    )
+
+
+def _markdown_numbers(item: Item, shelf: _Shelf, present: int) -> tuple[str, str, str]:
+    """(printed, ours, status) cells."""
+    settings = _printed_settings(item)
+    if settings:
+        compared = [(printed, _measure(Headline(need.experiment), shelf.present(need))) for need, printed in settings]
+        words = Counter(paper.compare(printed, ours) for printed, ours in compared)
+        verdict = ", ".join(
+            f"{words[word]} {_MARKDOWN_STATUS.get(word, word)}"
+            for word in (paper.WITHIN_SPREAD, paper.DIFFERS, paper.NOT_RUN)
+            if words[word]
+        )
+        run = sum(ours is not None for _, ours in compared)
+        return f"{len(settings)} settings", f"{run} of {len(settings)} settings", verdict
+    if item.headline is None:
+        where = "see the figure" if item.id.startswith("fig") else "see the table"
+        return "–", "–", where if present or not item.runs else paper.NOT_RUN
+    digits = _digits(item.headline)
+    name = item.headline.experiment
+    ours = None
+    if name in experiments.EXPERIMENTS:
+        ours = _measure(item.headline, shelf.folder(name, experiments.get(name).config.hash))
+    word = paper.NOT_RUN
+    if ours is not None:
+        printed = _printed_value(item.headline)
+        word = NO_SPREAD if printed.sd is None and ours.n == 1 else paper.compare(printed, ours)
+    interval = "" if ours is None or ours.t95 is None else f" ± {ours.t95:.{digits}f}"
+    return (
+        f"{_label(item.headline)}, {name}: {_printed(item.headline, digits)}",
+        "–" if ours is None else f"{ours.mean:.{digits}f}{interval} (n = {ours.n})",
+        _MARKDOWN_STATUS.get(word, word),
+    )
+
+
+def _printed_settings(item: Item) -> list[tuple[Need, paper.Printed]]:
+    """Each setting of tables 8 and 9 with its printed accuracy; nothing for other items."""
+    rows = {"table08": paper.loss_components, "table09": paper.sparsity}.get(item.id, tuple)()
+    place = item.id.replace("table0", "table ")
+    printed = [paper.Printed(row.mean, row.sd, paper.RUN_BY_AUTHORS, place) for row in rows]
+    return list(zip(item.runs, printed, strict=True)) if printed else []
+
+
+def _device_time(item: Item, shelf: _Shelf) -> str:
+    """Device -> time of the finished runs an item shows, as text."""
+    shown = {record.path: record for need in item.runs for record in shelf.present(need)}
+    seconds: dict[str, float] = {}
+    for record in shown.values():
+        # The numeric family and model after the comma tell processors apart that this page need not.
+        device = record.environment["device_name"].split(",")[0]
+        seconds[device] = seconds.get(device, 0.0) + record.seconds
+    return "; ".join(f"{_duration(total)}, {device}" for device, total in sorted(seconds.items())) or "–"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{seconds / 3600:.1f} h"
 
 
 def _item_status(item: Item, shelf: _Shelf) -> dict[str, Any]:
@@ -207,14 +323,21 @@ def _headline_cells(headline: Headline | None) -> tuple[str, str, str, str]:
         shipped, yours = (_measure(headline, records.load(name, own=own)) for own in (False, True))
     else:
         shipped = yours = None
-    label = {"accuracy": "accuracy", "bwt": "BWT", "distance": "D(1,10) - D(1,2)"}[headline.quantity]
-    digits = 3 if headline.quantity == "bwt" else 2
+    digits = _digits(headline)
     return (
-        f"{label}, {name}",
+        f"{_label(headline)}, {name}",
         _printed(headline, digits),
         _ours(shipped, digits),
         "" if yours is None else _ours(yours, digits),
     )
+
+
+def _label(headline: Headline) -> str:
+    return {"accuracy": "accuracy", "bwt": "BWT", "distance": "D(1,10) - D(1,2)"}[headline.quantity]
+
+
+def _digits(headline: Headline) -> int:
+    return 3 if headline.quantity == "bwt" else 2
 
 
 def _measure(headline: Headline, runs: Iterable[Record]) -> Summary | None:
@@ -236,14 +359,20 @@ def _distance_growth(record: Record, layer: int) -> float:
     return float(distance[0, -1] - distance[0, 1])
 
 
-def _printed(headline: Headline, digits: int) -> str:
+def _printed_value(headline: Headline) -> paper.Printed:
     if headline.quantity == "distance":
         distance = paper.weight_distance(headline.layer)
-        return f"{distance[0, -1] - distance[0, 1]:.{digits}f}"
+        growth = float(distance[0, -1] - distance[0, 1])
+        return paper.Printed(growth, None, paper.RUN_BY_AUTHORS, f"table {headline.layer + 4}")
     benchmark, method = headline.experiment.split("/")
     look_up = paper.printed_bwt if headline.quantity == "bwt" else paper.printed_accuracy
-    printed = look_up(method, benchmark)
-    return f"{printed.mean:.{digits}f} ± {printed.sd:.2f}"
+    return look_up(method, benchmark)
+
+
+def _printed(headline: Headline, digits: int) -> str:
+    printed = _printed_value(headline)
+    spread = "" if printed.sd is None else f" ± {printed.sd:.2f}"
+    return f"{printed.mean:.{digits}f}{spread}"
 
 
 def _ours(measured: Summary | None, digits: int) -> str:

@@ -10,6 +10,10 @@ def test_fifteen_figures_and_twelve_tables_in_the_papers_order():
     assert len({name for item in items.ITEMS for name in item.files}) == 27 * 3
 
 
+def test_every_item_has_a_short_claim():
+    assert all(20 <= len(item.claim) <= 110 and not item.claim.endswith(".") for item in items.ITEMS)
+
+
 def test_files():
     assert items.get("fig06").files == tuple(
         f"figures/fig06_split_mnist_accuracy_matrix.{kind}" for kind in ("pdf", "png", "csv")

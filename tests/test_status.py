@@ -3,7 +3,8 @@ import json
 import pytest
 from payloads import logits, payload
 
-from hypermask import files, items, paths, records, status
+from hypermask import cli, experiments, files, items, paper, paths, records, status
+from hypermask.errors import HyperMaskError
 
 FIG10 = "fig10_split_mnist_mean_accuracy"
 
@@ -81,8 +82,6 @@ def test_a_record_without_the_part_an_item_shows_is_missing():
 
 
 def test_runs_of_another_configuration_count_where_it_is_asked_for():
-    from hypermask import experiments
-
     changed = experiments.get("split_mnist/hypermask-t").override(["beta=0.01"])
     other = {
         "config": changed.config.to_dict(),
@@ -162,6 +161,76 @@ def test_render():
         line.startswith("  split_cifar100/hypermask-f: memory about 1253 MB; time at least 2.2 ") for line in lines
     )
     assert lines[-1].startswith("Not in this version yet: split_cifar100_5x20/ncm, ")
+
+
+def row(page: str, name: str) -> list[str]:
+    (line,) = [line for line in page.splitlines() if line.startswith((f"| {name} |", f"| [{name}]("))]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_results_page():
+    for seed, last in ((1, 99.5), (2, 99.7)):
+        records.write(payload(seed=seed, final=[last] * 5), None, paths.records())
+    records.write(payload(seed=3, final=[50.0] * 5), None, paths.runs())
+    (paths.notebooks() / f"{FIG10}.ipynb").touch()
+    page = status.markdown()
+    assert page == status.markdown()
+    assert len([line for line in page.splitlines() if line.startswith("| ")]) == 27 + 2
+    # t(1, 0.975) = 12.706 times 0.1414 / sqrt(2)
+    minutes = round(sum(record.seconds for record in records.load("split_mnist/hypermask-t")) / 60)
+    device = records.load("split_mnist/hypermask-t")[0].environment["device_name"].split(",")[0]
+    assert row(page, "figure 10") == [
+        f"[figure 10](notebooks/{FIG10}.ipynb)",
+        items.get("fig10").claim,
+        "accuracy, split_mnist/hypermask-t: 99.64 ± 0.07",
+        "99.60 ± 1.27 (n = 2)",
+        "reproduced within spread",
+        "2/5",
+        "`hypermask sweep fig10`",
+        f"{minutes} min, {device}",
+    ]
+    assert row(page, "figure 8")[2:] == [
+        "accuracy, permuted_mnist_10/hypermask-t: 97.66 ± 0.04",
+        "–",
+        "not run",
+        "0/10",
+        "`hypermask sweep fig08`",
+        "–",
+    ]
+    assert row(page, "figure 1")[4:7] == ["see the figure", "0/0", "–"]
+    assert row(page, "table 9")[2:5] == ["5 settings", "0 of 5 settings", "5 not run"]
+
+
+def test_the_results_page_counts_the_settings_of_a_table():
+    name = "permuted_mnist_10/hypermask-t"
+    near, far = (paper.sparsity()[place] for place in (0, 1))
+    for printed, last in ((near, near.mean), (far, far.mean - 20)):
+        changed = experiments.get(name).override([f"p={printed.p:g}"])
+        other = {"config": changed.config.to_dict(), "config_hash": changed.config.hash}
+        records.write(payload(name, final=[last] * 10) | other, None, paths.records())
+    assert row(status.markdown(), "table 9")[2:5] == [
+        "5 settings",
+        "2 of 5 settings",
+        "1 reproduced within spread, 1 differs, 3 not run",
+    ]
+
+
+def test_the_results_page_is_put_between_its_lines(tmp_path):
+    page = tmp_path / "PAGE.md"
+    page.write_text("before\n<!-- results -->\nold\n<!-- /results -->\nafter\n")
+    assert cli.main(["status", "--markdown", str(page)]) == 0
+    assert page.read_text() == f"before\n<!-- results -->\n\n{status.markdown()}\n\n<!-- /results -->\nafter\n"
+    assert status.write_markdown(page) is False
+    page.write_text("nothing here\n")
+    with pytest.raises(HyperMaskError, match=r"PAGE\.md has no section from <!-- results --> to <!-- /results -->"):
+        status.write_markdown(page)
+
+
+def test_the_readme_shows_todays_results(project_root, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(project_root))
+    text = (project_root / "README.md").read_text(encoding="utf-8")
+    section = text.partition("<!-- results -->")[2].partition("<!-- /results -->")[0]
+    assert section.strip() == status.markdown(), "write it anew: hypermask status --markdown README.md"
 
 
 def test_closing_table():

@@ -67,3 +67,33 @@ def test_unknown_items_and_items_without_runs_are_refused(root):
         sweeps.jobs(["fig99"])
     with pytest.raises(HyperMaskError, match="needs no runs that this version can make"):
         sweeps.jobs(["fig01"])
+
+
+def test_seeds_that_are_not_shipped_form_groups(root):
+    job = sweeps.single("split_mnist/hypermask-t", ["p=70"])
+    assert (job.seeds, job.groups(2)) == ((1, 2, 3, 4, 5), [(1, 2), (3, 4), (5,)])
+    assert sweeps.single("split_mnist/hypermask-t", ["p=70"], [3, 1]).groups(5) == [(1, 3)]
+    with pytest.raises(HyperMaskError, match="0 seeds per job cannot be; expected at least 1"):
+        job.groups(0)
+
+    tiny = ["tasks=2", "iterations=2", "target_hidden=8", "hypernetwork_hidden=2", "augment=false"]
+    job = sweeps.single("split_mnist/hypermask-t", tiny, [1, 2])
+    assert not job.ended([1])
+    run_experiment(job.experiment, 1, root=paths.runs())
+    assert (job.ended([1]), job.ended([1, 2])) == (True, False)
+    # Own runs do not regroup the others, shipped ones do.
+    assert sweeps.single("split_mnist/hypermask-t", tiny, [1, 2]).groups(5) == [(1, 2)]
+    shutil.copytree(paths.runs(), paths.records())
+    assert sweeps.single("split_mnist/hypermask-t", tiny, [1, 2]).groups(5) == [(2,)]
+
+
+def test_items_that_show_a_configuration(root):
+    assert sweeps.showing(sweeps.single("split_mnist/hypermask-t", ["p=70"])) == ["fig15"]
+    assert "fig06" in sweeps.showing(sweeps.single("split_mnist/hypermask-t"))
+    assert sweeps.showing(sweeps.single("split_mnist/hypermask-t", ["p=71"])) == []
+
+
+def test_what_an_item_infers_is_part_of_its_jobs(root):
+    split = next(job for job in sweeps.jobs(["table02", "fig10"]) if job.experiment.name == "split_mnist/hypermask-t")
+    assert split.infer == ("ent", "fecam")
+    assert split.command == "hypermask run split_mnist/hypermask-t --infer ent fecam --seed 1 2 3 4 5"
