@@ -3,8 +3,9 @@
 #
 #   workflow/test_slurm.sh [PYTHON]
 #
-# It needs root on Debian or Ubuntu, and installs slurm-wlm and munge where they are missing. Its daemons have keys, ports and
-# folders of their own; only Slurm's configuration lies where every command looks for it, so it refuses where one is there.
+# It needs root on Debian or Ubuntu, and installs slurm-wlm and munge where they are missing. Its daemons have keys,
+# ports and folders of their own; only Slurm's configuration lies where every command looks for it, so it refuses where
+# one is there.
 set -euo pipefail
 
 python=$(command -v "${1:-python3}" || true)
@@ -17,9 +18,10 @@ refuse() {
 }
 
 [[ $EUID -eq 0 ]] || refuse "it starts Slurm's daemons and so needs root; run it as root, for example in a container."
-[[ -f /etc/debian_version ]] || refuse "it needs the packages slurm-wlm and munge of Debian or Ubuntu, and this is neither."
+[[ -f /etc/debian_version ]] \
+  || refuse "it needs the packages slurm-wlm and munge of Debian or Ubuntu, and this is neither."
 "$python" -c 'import snakemake_executor_plugin_slurm' 2>/dev/null \
-  || refuse "${1:-python3} has no snakemake-executor-plugin-slurm; run 'make test-slurm', which uses the project's .venv."
+  || refuse "${1:-python3} has no snakemake-executor-plugin-slurm; run 'make test-slurm', which uses the .venv."
 config=/etc/slurm/slurm.conf
 ours='/var/tmp/hypermask-slurm.*/slurm.conf'
 # shellcheck disable=SC2053 # a pattern
@@ -122,7 +124,8 @@ for _ in {1..60}; do
   [[ $(sinfo --noheader --format=%T 2>/dev/null) == idle ]] && break
   sleep 0.5
 done
-[[ $(sinfo --noheader --format=%T) == idle ]] || refuse "the node is not idle after 30 s: $(sinfo --noheader --format='%T, %E')."
+[[ $(sinfo --noheader --format=%T) == idle ]] \
+  || refuse "the node is not idle after 30 s: $(sinfo --noheader --format='%T, %E')."
 
 echo "test-slurm: run the Snakefile with the slurm profile"
 export HYPERMASK_ROOT=$folder/root HYPERMASK_PROGRESS=off
