@@ -14,6 +14,7 @@ import os
 import re
 import statistics
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -49,7 +50,6 @@ WARM_UP = 3
 # Larger than the caches, and on a GPU large enough to take much longer than starting the copy.
 COPIED_BYTES = {"cpu": 2**28, "cuda": 2**30}
 COPY = "copy"
-BUSY_LOAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -110,12 +110,14 @@ def measure(
     Rows hold, for each task, medians of milliseconds per iteration, `speedup` (reference over fused), `bandwidth_share`
     (10 passes over the hypernetwork's output layer at the copy bandwidth measured here, over the fused time) and peak
     device memory in MB (2^20 bytes), null on a CPU.  first_call_seconds: setting up and the first iteration, with
-    compilation.  residual: see `residual_errors`.  busy: whether other programs were running.
+    compilation.  residual: see `residual_errors`.  others_cpu_share: CPU time that other programs used meanwhile, as a
+    share of one core, null where the system does not tell; with much of it these are not an idle machine's times.
     """
     if iterations < 1:
         raise HyperMaskError(f"the number of iterations is {iterations}; expected at least 1.")
-    busy = os.getloadavg()[0] > BUSY_LOAD
+    began, others_before = time.perf_counter(), _cpu_seconds_of_others()
     measured = [_measure_task(config, task, device, iterations) for task in dict.fromkeys(tasks)]
+    others = None if others_before is None else _cpu_seconds_of_others() - others_before
     bandwidth = 1e-6 * _copied(device) / statistics.median(ms for task in measured for ms in task.turns[COPY])
     return {
         "schema": SCHEMA,
@@ -127,7 +129,7 @@ def measure(
         "first_call_seconds": [{"task": task.task, **task.first_call_seconds} for task in measured],
         "residual": [{"task": task.task, **task.residual} for task in measured if task.residual],
         "released_loop": [asdict(entry) for entry in RELEASED.get(name, ())],
-        "busy": busy,
+        "others_cpu_share": None if others is None else round(max(0.0, others / (time.perf_counter() - began)), 3),
         "config": config.to_dict(),
         "environment": environment(device) | {"kernel": measured[0].kernel},
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -240,6 +242,16 @@ class _Copy:
 def _copied(device: torch.device) -> int:
     """Bytes read and written by a step of `_Copy`."""
     return 2 * COPIED_BYTES[device.type]
+
+
+def _cpu_seconds_of_others() -> float | None:
+    """CPU time used on this machine since it started, but for this process's own; None where /proc does not tell."""
+    try:
+        user, nice, system, _, _, interrupts, soft_interrupts = Path("/proc/stat").read_text().split()[1:8]
+    except (OSError, ValueError):
+        return None
+    ticks = sum(map(int, (user, nice, system, interrupts, soft_interrupts)))
+    return ticks / os.sysconf("SC_CLK_TCK") - sum(os.times()[:4])
 
 
 def _start_of_peak(device: torch.device) -> int:

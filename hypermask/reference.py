@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch.func import functional_call
 
+from hypermask.benchmarks.augment import normalise
 from hypermask.benchmarks.base import Benchmark
 from hypermask.benchmarks.split_mnist import CROP_PADDING, MEAN, STD
 from hypermask.config import TrainingConfig
@@ -43,6 +44,7 @@ class ReferenceLoop:
         self._device = next(method.parameters()).device
         train = benchmark.task(task).train
         self._augment = _one_by_one(benchmark)
+        self._normalise = getattr(benchmark, "normalise", False)
         images = train.images / 255 if self._augment else benchmark.prepare(train.images, task)
         self._images, self._labels = images.numpy().astype(np.float64), train.labels.numpy()
         self._order = batch_order(len(train), training.batch_size, training.iterations, seed, task).numpy()
@@ -72,6 +74,8 @@ class ReferenceLoop:
         images = torch.from_numpy(self._images[chosen]).float()
         if self._augment:
             images = torch.stack([self._augment(image) for image in images]).flatten(1)
+            if self._normalise:
+                images = normalise(images, MEAN, STD)
         return images.to(self._device), torch.from_numpy(self._labels[chosen]).to(self._device)
 
     def loss(self, inputs: torch.Tensor, labels: torch.Tensor, iteration: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -110,5 +114,4 @@ def _one_by_one(benchmark: Benchmark) -> Callable[[torch.Tensor], torch.Tensor] 
     from torchvision import transforms
 
     crop = transforms.RandomCrop(benchmark.image_shape[1:], padding=CROP_PADDING)
-    steps = [transforms.ToPILImage(), crop, transforms.ToTensor()]
-    return transforms.Compose([*steps, transforms.Normalize((MEAN,), (STD,))] if benchmark.normalise else steps)
+    return transforms.Compose([transforms.ToPILImage(), crop, transforms.ToTensor()])

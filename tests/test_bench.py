@@ -27,6 +27,7 @@ def test_the_json(measured):
         assert all(row[f"{loop}_ms"] > 0 for loop in bench.LOOPS)
         assert row["peak_memory_mb"] == {"reference": None, "eager": None, "fused": None}
     assert measured["copy_gb_per_s"] > 0
+    assert measured["others_cpu_share"] is None or measured["others_cpu_share"] >= 0
     assert [set(entry) for entry in measured["first_call_seconds"]] == [{"task", *bench.LOOPS}] * 2
     assert measured["environment"]["threads"] == torch.get_num_threads()
 

@@ -44,7 +44,7 @@ def made_up_bench(benchmark="permuted_mnist", device="cuda", **changes):
             {"task": 1, "device": "cuda", "machine": "one H100", "ms": 66},
             {"task": 10, "device": "cuda", "machine": "one H100", "ms": 87},
         ],
-        "busy": False,
+        "others_cpu_share": 0.01,
         "environment": GPU if device == "cuda" else payload()["environment"],
     } | changes
 
@@ -127,8 +127,10 @@ def test_the_report_sets_the_released_loop_beside_the_reference_and_names_what_i
 
 
 def test_times_of_a_busy_machine_say_so():
-    assert "other programs were running" not in times.describe(made_up_bench())
-    assert "other programs were running" in times.describe(made_up_bench(busy=True))
+    quiet = times.describe(made_up_bench())
+    assert times.describe(made_up_bench(others_cpu_share=None)) == quiet
+    busy = times.describe(made_up_bench(others_cpu_share=0.38))
+    assert busy == f"{quiet}\nnot an idle machine: other programs used 38% of a core meanwhile"
 
 
 def test_growth_counts_from_the_second_task():
