@@ -80,7 +80,7 @@ def test_paper_trains_what_neither_records_nor_runs_hold(root, monkeypatch):
     # The stand-in takes the full experiment's place: the way of the data is the same, the minutes are not.
     stand_in = experiments.smoke(NAME)
     monkeypatch.setitem(experiments.EXPERIMENTS, NAME, stand_in)
-    needed = items.Item("fig10", "title", "notebook", (items.Need(NAME, (1, 2)),), None, "fig10_stem")
+    needed = items.Item("fig10", "title", "claim", "notebook", (items.Need(NAME, (1, 2)),), None, "fig10_stem")
     monkeypatch.setattr(results.items, "get", lambda item: needed)
     write_record_of(stand_in, root / "records", 1)
     runs = gather("fig10", "paper")[NAME]
@@ -137,7 +137,7 @@ def test_smoke_infers_where_it_is_needed_also_in_a_run_that_is_there(root):
     without = gather("fig10", "smoke")[NAME].records[0]
     assert without.payload["inference"] is None
     need = items.Need(NAME, (1,), part="inference")
-    found = results._smoke(items.Item("table02", "title", "notebook", (need,), None, "stem"), need, "cpu").records[0]
+    found = results._smoke(items.Item("table02", "title", "claim", "notebook", (need,), None, "stem"), need, "cpu").records[0]
     assert set(found.payload["inference"]) == {"ent", "fecam"}
     assert found.path == without.path
     assert (found.accuracy[-1] == without.accuracy[-1]).all()
