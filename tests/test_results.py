@@ -137,7 +137,9 @@ def test_smoke_infers_where_it_is_needed_also_in_a_run_that_is_there(root):
     without = gather("fig10", "smoke")[NAME].records[0]
     assert without.payload["inference"] is None
     need = items.Need(NAME, (1,), part="inference")
-    found = results._smoke(items.Item("table02", "title", "claim", "notebook", (need,), None, "stem"), need, "cpu").records[0]
+    found = results._smoke(
+        items.Item("table02", "title", "claim", "notebook", (need,), None, "stem"), need, "cpu"
+    ).records[0]
     assert set(found.payload["inference"]) == {"ent", "fecam"}
     assert found.path == without.path
     assert (found.accuracy[-1] == without.accuracy[-1]).all()
