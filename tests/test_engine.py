@@ -262,6 +262,21 @@ def test_the_first_step_of_adam_by_hand():
     torch.testing.assert_close(bias.detach(), torch.tensor([-0.1, 0.1, 0.0]), atol=1e-6, rtol=0)
 
 
+def test_a_moment_without_gradients_ends_at_zero_and_not_among_the_slow_subnormal_numbers():
+    weight, bias = nn.Parameter(normal(130, 3, seed=0)), nn.Parameter(normal(130, seed=1))
+    layer = OutputLayer(weight, bias, torch.empty(0, 3), learning_rate=1e-3)
+    layer.update(torch.full((130,), 1e-15), torch.ones(1, 3), kappa=0.0)
+    moments = [layer._m.abs().max().item()]
+    for _ in range(600):
+        layer.update(torch.zeros(130), torch.ones(1, 3), kappa=0.0)
+        moments.append(layer._m.abs().max().item())
+    # It decays by a tenth a step; among subnormal numbers rounding would hold it above zero for ever.
+    assert moments[100] == pytest.approx(1e-16 * 0.9**100, rel=1e-4)
+    assert moments[-1] == 0.0
+    # The caller's own arithmetic still has them.
+    assert (torch.tensor([1e-40]) * 0.5).item() > 0
+
+
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 4096, 4097])
 def test_any_number_of_rows(rows):
     weight, bias = nn.Parameter(normal(rows, 3, seed=0)), nn.Parameter(normal(rows, seed=1))
