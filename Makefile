@@ -30,11 +30,12 @@ test: lint ## ruff, then the whole suite: units, stored notebook outputs, every 
 test-slurm: $(INSTALLED) ## run the Snakefile on a real one-node Slurm that is started for it (root on Debian or Ubuntu)
 	workflow/test_slurm.sh $(VENV_PYTHON)
 
-notebooks: $(INSTALLED) ## execute the committed notebooks again, in place (after new records), and README's results page
+notebooks: $(INSTALLED) ## execute the committed notebooks again, in place (after new records), and write the results pages
 	@echo "notebooks: execute notebooks/*.ipynb in place, each from a fresh kernel"
 	$(HYPERMASK) notebooks
-	@echo "notebooks: write the results into README.md"
+	@echo "notebooks: write the results into README.md and REPRODUCIBILITY.md"
 	$(HYPERMASK) status --markdown README.md
+	$(HYPERMASK) status --markdown REPRODUCIBILITY.md
 
 verify: $(INSTALLED) ## train one committed record again, in full, and compare
 	@echo "verify: train the committed record of split_mnist/hypermask-t, seed 1, again and compare"

@@ -307,11 +307,12 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="-",
         metavar="FILE",
-        help="the results page; with FILE, between its lines <!-- results --> and <!-- /results -->",
+        help="the results page; with FILE, write it between its lines <!-- results --> and <!-- /results -->, and the "
+        "open questions between <!-- questions --> and <!-- /questions -->",
     )
 
     command = _command(commands, "sweep", sweep)
-    command.add_argument("names", nargs="+", metavar="NAME", help="items (fig15, table09), or all")
+    command.add_argument("names", nargs="+", metavar="NAME", help="items (fig15, table09), or all; questions")
     command.add_argument(
         "--dry-run", action="store_true", help="only list: what is there, what is missing, what it takes"
     )

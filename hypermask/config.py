@@ -25,6 +25,8 @@ from typing import Any
 from hypermask.errors import HyperMaskError
 
 STEMS = ("conv3", "conv3-pool", "conv7-pool")
+STATISTICS = ("default", "imagenet", "cifar100")
+CLASSIFIERS = ("ncm", "fetril", "fecam")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class BenchmarkConfig:
     `split_digits`, `made_shapes`.  tasks: how many.  validation: training images of a task set aside for validation.
     augment: whether training images are augmented, where the benchmark does.  normalise: False leaves pixels in [0, 1]
     where the benchmark leaves the choice.  first_task_permuted: False leaves the first task of permuted MNIST as it is.
+    statistics: whose means and deviations of the colour channels normalise images, `imagenet` or `cifar100`; `default`,
+    the benchmark's own.
     """
 
     name: str
@@ -43,8 +47,10 @@ class BenchmarkConfig:
     augment: bool = False
     normalise: bool = field(default=True, metadata={"before": True})
     first_task_permuted: bool = field(default=True, metadata={"before": True})
+    statistics: str = field(default="default", metadata={"before": "default"})
 
     def __post_init__(self) -> None:
+        _check(self, "statistics", self.statistics in STATISTICS, "default, imagenet or cifar100")
         _check(self, "tasks", self.tasks >= 1, "at least 1")
         _check(self, "validation", self.validation >= 1, "at least 1 image")
 
@@ -61,7 +67,8 @@ class HyperMaskConfig:
     groups.  target_stem: how a ResNet-18 begins: `conv3`, a 3x3 convolution; `conv3-pool`, max pooling after it;
     `conv7-pool`, a 7x7 convolution of stride 2 and max pooling.  batch_stats: with whose statistics batch-norm layers
     predict: `batch`, of the images predicted together, or `task`, of the task's training images, kept when the task is
-    learned.
+    learned.  norm_parameters: whether scale and shift of batch-norm layers, shared by all tasks, train `with-target` or
+    `always`, a fixed target's too.
     """
 
     target: str
@@ -77,6 +84,7 @@ class HyperMaskConfig:
     output_regularizer: str = "paper"
     target_stem: str = field(default="none", metadata={"before": "none"})
     batch_stats: str = field(default="batch", metadata={"before": "batch"})
+    norm_parameters: str = field(default="with-target", metadata={"before": "with-target"})
     name: str = "hypermask"
 
     def __post_init__(self) -> None:
@@ -101,6 +109,7 @@ class HyperMaskConfig:
         )
         _check_resnet(self)
         _check(self, "batch_stats", self.batch_stats in ("batch", "task"), "batch or task")
+        _check(self, "norm_parameters", self.norm_parameters in ("with-target", "always"), "with-target or always")
 
 
 @dataclass(frozen=True)
@@ -154,13 +163,36 @@ class WSNConfig:
 
 
 @dataclass(frozen=True)
+class FrozenConfig:
+    """A baseline for unknown task identity: a network trained on the first task alone, and a classifier of features.
+
+    target, target_hidden, target_stem: as in `HyperMaskConfig`.  classifier: `ncm`, nearest class mean; `fetril`;
+    `fecam`.
+    """
+
+    target: str
+    target_hidden: tuple[int, ...]
+    target_activation: str
+    classifier: str
+    target_stem: str = field(default="none", metadata={"before": "none"})
+    name: str = "frozen"
+
+    def __post_init__(self) -> None:
+        _check(self, "target_hidden", all(n >= 1 for n in self.target_hidden), "positive layer widths")
+        _check(self, "target_activation", self.target_activation in ("relu", "elu"), "relu or elu")
+        _check(self, "classifier", self.classifier in CLASSIFIERS, "ncm, fetril or fecam")
+        _check_resnet(self)
+
+
+@dataclass(frozen=True)
 class TrainingConfig:
-    """How one task is trained: Adam made anew for every task, on batches of a fixed size.
+    """How one task is trained: an optimizer made anew for every task, on batches of a fixed size.
 
     Either `iterations` (updates per task) or `epochs` (passes over the task's training images) is given.  scheduler:
-    `none`, or `plateau`, which multiplies the rate by `lr_factor` once `lr_patience` epochs have passed without a lower
-    validation loss and another one brings none either, down to `lr_floor`.  model_choice: the `last` model, or the one
-    with the `lowest-validation-loss` among those at the ends of epochs.
+    `none`; `plateau`, which multiplies the rate by `lr_factor` once `lr_patience` epochs have passed without a lower
+    validation loss and another one brings none either, down to `lr_floor`; or `cosine`, from `lr` to 0 over the task's
+    epochs.  model_choice: the `last` model, or the one with the `lowest-validation-loss` among those at the ends of
+    epochs.  optimizer: `adam`, or `sgd` with `momentum` and `weight_decay`.
     """
 
     batch_size: int = 128
@@ -172,6 +204,9 @@ class TrainingConfig:
     lr_patience: int = 5
     lr_floor: float = 1e-6
     model_choice: str = "last"
+    optimizer: str = field(default="adam", metadata={"before": "adam"})
+    momentum: float = field(default=0.0, metadata={"before": 0.0})
+    weight_decay: float = field(default=0.0, metadata={"before": 0.0})
 
     def __post_init__(self) -> None:
         given = [n for n in (self.iterations, self.epochs) if n is not None]
@@ -182,7 +217,7 @@ class TrainingConfig:
         _check(self, "iterations" if self.epochs is None else "epochs", given[0] >= 1, "at least 1")
         _check(self, "batch_size", self.batch_size >= 1, "at least 1")
         _check(self, "lr", self.lr > 0, "a positive learning rate")
-        _check(self, "scheduler", self.scheduler in ("none", "plateau"), "none or plateau")
+        _check(self, "scheduler", self.scheduler in ("none", "plateau", "cosine"), "none, plateau or cosine")
         _check(self, "lr_factor", 0 < self.lr_factor < 1, "between 0 and 1")
         _check(self, "lr_patience", self.lr_patience >= 0, "at least 0 epochs")
         _check(self, "lr_floor", self.lr_floor >= 0, "at least 0")
@@ -192,10 +227,21 @@ class TrainingConfig:
             self.model_choice in ("last", "lowest-validation-loss"),
             "last or lowest-validation-loss",
         )
+        _check(self, "optimizer", self.optimizer in ("adam", "sgd"), "adam or sgd")
+        of_sgd = self.optimizer == "sgd"
+        _check(self, "momentum", 0 <= self.momentum < 1 and (of_sgd or not self.momentum), "0, or with sgd below 1")
+        _check(
+            self, "weight_decay", self.weight_decay >= 0 and (of_sgd or not self.weight_decay), "0, or more with sgd"
+        )
 
 
-MethodConfig = HyperMaskConfig | HNETConfig | WSNConfig
-METHODS: dict[str, type] = {"hypermask": HyperMaskConfig, "hnet": HNETConfig, "wsn": WSNConfig}
+MethodConfig = HyperMaskConfig | HNETConfig | WSNConfig | FrozenConfig
+METHODS: dict[str, type] = {
+    "hypermask": HyperMaskConfig,
+    "hnet": HNETConfig,
+    "wsn": WSNConfig,
+    "frozen": FrozenConfig,
+}
 
 
 @dataclass(frozen=True)
@@ -205,6 +251,10 @@ class Config:
     benchmark: BenchmarkConfig
     method: MethodConfig
     training: TrainingConfig
+
+    def __post_init__(self) -> None:
+        if isinstance(self.method, HNETConfig) and self.training.optimizer != "adam":
+            raise HyperMaskError(f"HNET looks ahead by a step of Adam; {self.training.optimizer} is no choice here.")
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Nested, JSON-plain dictionary; `from_dict` reads it back."""

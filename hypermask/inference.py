@@ -64,6 +64,21 @@ class ENT:
         yield task, entropy(logits), logits.argmax(dim=1)
 
 
+class BestScore:
+    """The class of the highest score, whichever task's network gives it: of a method whose tasks' scores compare."""
+
+    def __init__(self, benchmark: Benchmark) -> None:
+        self._sizes = _head_sizes(benchmark)
+
+    def learn(self, method: Method, known: int) -> None:
+        """Nothing to prepare."""
+
+    def candidates(self, network: Network, inputs: torch.Tensor, task: int, known: int) -> Candidates:
+        """The task itself, with minus its highest score."""
+        scores, labels = network.logits(inputs)[:, : self._sizes[task]].max(dim=1)
+        yield task, -scores.double(), labels
+
+
 def entropy(logits: torch.Tensor) -> torch.Tensor:
     """Entropy of softmax(logits) in nats, float64 [B] for logits [B, C]; a probability of 0 contributes 0."""
     logarithms = logits.double().log_softmax(dim=1)
@@ -82,7 +97,7 @@ PROCEDURES: dict[str, type[Procedure]] = {"ent": ENT, "fecam": FeCAM}
 def check(procedures: Sequence[str], method: Method, benchmark: Benchmark) -> None:
     """Refuse unknown procedures, ENT between heads of different size, and FeCAM on a method without features."""
     for name in procedures:
-        if name not in PROCEDURES:
+        if name not in PROCEDURES and name not in method.procedures():
             raise HyperMaskError(f"unknown procedure {name!r} to infer the task; expected {' or '.join(PROCEDURES)}.")
     sizes = sorted(set(_head_sizes(benchmark)))
     if "ent" in procedures and len(sizes) > 1:
@@ -125,7 +140,7 @@ def measure(
 
     for name in dict.fromkeys(procedures):
         readings = found.setdefault(name, {reading: new_reading() for reading in READINGS})
-        procedure = PROCEDURES[name](benchmark)
+        procedure = (PROCEDURES | method.procedures())[name](benchmark)
         procedure.learn(method, task + 1)
         predicted = predict(procedure, method, classes, ordered, len(truth))
         add(readings["after-task"], predicted[-1], truth, classes)

@@ -22,7 +22,7 @@ ONE = (1,)
 class Need:
     """Runs that an item is made of.
 
-    experiment: a named one, possibly of a later version. overrides: `key=value` changes, for ablations. part:
+    experiment: a named one. overrides: `key=value` changes, for ablations. part:
     a key of the record that has to be there besides the accuracy (`logits`, `target_distance`, `inference`).
     """
 

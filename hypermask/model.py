@@ -20,7 +20,7 @@ from hypermask.batch_statistics import TaskStatistics
 from hypermask.config import HyperMaskConfig, section_from_dict, section_to_dict
 from hypermask.errors import HyperMaskError
 from hypermask.mask import scheduled_sparsity, sparsify_all
-from hypermask.methods.base import Method, Network
+from hypermask.methods.base import LastLinearInput, Method, Network
 from hypermask.seeds import global_generator
 
 
@@ -65,6 +65,7 @@ class HyperMask(Method):
         trainable_target: bool = True,
         output_regularizer: str = "paper",
         batch_stats: str = "batch",
+        norm_parameters: str = "with-target",
         seed: int = 1,
     ) -> None:
         super().__init__()
@@ -83,6 +84,7 @@ class HyperMask(Method):
             l1=l1,
             output_regularizer=output_regularizer,
             batch_stats=batch_stats,
+            norm_parameters=norm_parameters,
         )
         self.tasks = tasks
         self.target = target
@@ -91,6 +93,9 @@ class HyperMask(Method):
         self.task_statistics = TaskStatistics(target, tasks) if batch_stats == "task" else None
         for parameter in target.parameters():
             parameter.requires_grad_(trainable_target)
+        if norm_parameters == "always":
+            for parameter in _norm_parameters(target):
+                parameter.requires_grad_()
         self.hypernetwork = _hypernetwork(self.masked, tasks, self.settings, seed)
         self._stored_outputs: torch.Tensor | None = None
         self._stored_theta: list[torch.Tensor] = []
@@ -116,6 +121,7 @@ class HyperMask(Method):
             trainable_target=config.trainable_target,
             output_regularizer=config.output_regularizer,
             batch_stats=config.batch_stats,
+            norm_parameters=config.norm_parameters,
             seed=seed,
         )
         model.settings = config
@@ -183,24 +189,7 @@ class HyperMask(Method):
         )
 
     def _features(self, masks: dict[str, torch.Tensor], inputs: torch.Tensor, statistics_of: int) -> torch.Tensor:
-        last: list[torch.Tensor] = []
-
-        def keep(_: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
-            last[:] = given[:1]
-
-        linear = [module for module in self.target.modules() if isinstance(module, nn.Linear)]
-        hooks = [module.register_forward_pre_hook(keep) for module in linear]
-        try:
-            self._apply_masks(masks, inputs, statistics_of)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        if not last:
-            raise HyperMaskError(
-                f"{type(self.target).__name__} calls no linear layer, whose input would be its features; end it with "
-                "nn.Linear, or override features(inputs, task)."
-            )
-        return last[0].flatten(1)
+        return LastLinearInput(self.target).of(lambda: self._apply_masks(masks, inputs, statistics_of))
 
     def unmasked_logits(self, inputs: torch.Tensor) -> torch.Tensor:
         """f(x; theta): the target network without any mask."""
@@ -235,7 +224,7 @@ class HyperMask(Method):
         return loss
 
     @torch.no_grad()
-    def collect_statistics(self, task: int, inputs: Callable[[], torch.Tensor]) -> None:
+    def collect_statistics(self, task: int, inputs: Callable[[], torch.Tensor], labels: torch.Tensor) -> None:
         """With batch_stats `task`, keep the statistics of all training inputs in the network of the task."""
         if self.task_statistics is None:
             return
@@ -337,12 +326,7 @@ class HyperMask(Method):
 
 def _layout(target: nn.Module) -> tuple[tuple[MaskedTensor, ...], str | None]:
     """Which parameters have a value in the hypernetwork's output, where, and the name of the unmasked output bias."""
-    excluded = {
-        id(parameter)
-        for module in target.modules()
-        if isinstance(module, _BatchNorm)
-        for parameter in module.parameters(recurse=False)
-    }
+    excluded = {id(parameter) for parameter in _norm_parameters(target)}
     kind = type(target).__name__
     masked, start = [], 0
     for name, parameter in target.named_parameters():
@@ -364,6 +348,12 @@ def _layout(target: nn.Module) -> tuple[tuple[MaskedTensor, ...], str | None]:
         )
     last = masked[-1]
     return tuple(masked), last.name if len(last.shape) == 1 and len(masked) > 1 else None
+
+
+def _norm_parameters(target: nn.Module) -> list[nn.Parameter]:
+    """Scale and shift of all batch-norm layers."""
+    layers = [module for module in target.modules() if isinstance(module, _BatchNorm)]
+    return [parameter for layer in layers for parameter in layer.parameters(recurse=False)]
 
 
 def _use_batch_statistics(target: nn.Module) -> None:

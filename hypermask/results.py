@@ -36,15 +36,13 @@ class Runs:
 
     need: the configuration, and the seeds needed.  records: the finished ones, all of which enter a mean,
     sorted by seed.  own: the reader's own finished ones, empty unless asked for. unfinished: diverged or
-    interrupted ones, named and never averaged.  available: whether this version of the package has the
-    experiment.
+    interrupted ones, named and never averaged.
     """
 
     need: Need
     records: tuple[Record, ...] = ()
     own: tuple[Record, ...] = ()
     unfinished: tuple[Record, ...] = ()
-    available: bool = True
 
     @property
     def name(self) -> str:
@@ -77,10 +75,8 @@ class Runs:
 
     @property
     def command(self) -> str:
-        """What makes the missing runs; empty when none is missing or this version cannot make them."""
-        if not self.available or not self.missing_seeds:
-            return ""
-        return self.need.command(self.missing_seeds)
+        """What makes the missing runs; empty when none is missing."""
+        return self.need.command(self.missing_seeds) if self.missing_seeds else ""
 
 
 def shows_own_runs(profile: str, own_runs: bool) -> bool:
@@ -96,8 +92,7 @@ def gather(
 ) -> dict[str, Runs]:
     """The runs an item of the paper (`fig06`, `table04`) is made of, in a profile.
 
-    Keyed by experiment; with changed values by those as well, `split_mnist/hypermask-t [beta=0.01]`. An
-    experiment this version does not have has no runs: it is shown as not run.
+    Keyed by experiment; with changed values by those as well, `split_mnist/hypermask-t [beta=0.01]`.
     """
     if profile not in PROFILES:
         raise HyperMaskError(f"unknown profile {profile!r}; expected {', '.join(PROFILES)}.")
@@ -105,9 +100,7 @@ def gather(
     gathered = {}
     changed: Counter[str] = Counter()
     for need in wanted.runs:
-        if need.experiment not in experiments.EXPERIMENTS:
-            gathered[need.label] = Runs(need, available=False)
-        elif profile == "smoke":
+        if profile == "smoke":
             changed[need.experiment] += bool(need.overrides)
             too_many = need.overrides and changed[need.experiment] > SMOKE_SETTINGS
             gathered[need.label] = Runs(replace(need, seeds=())) if too_many else _smoke(wanted, need, device)
@@ -141,9 +134,6 @@ def report(runs: Iterable[Runs]) -> str:
     """
     lines = []
     for group in runs:
-        if not group.available:
-            lines.append(f"{group.label}: not run; this version has no such experiment yet")
-            continue
         if not group.seeds:
             lines.append(f"{group.label}: not run in this profile")
             continue
@@ -167,9 +157,6 @@ def report_settings(item: str, runs: Iterable[Runs]) -> str:
         groups.setdefault(group.name, []).append(group)
     lines = []
     for name, settings in groups.items():
-        if not all(group.available for group in settings):
-            lines.append(f"{name}: none of {len(settings)} settings run; this version has no such experiment yet")
-            continue
         done = sum(bool(group.records) for group in settings)
         lines.append(f"{name}: {done} of {len(settings)} settings run")
         lines += [

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hypermask import experiments, files, items, metrics, paper, paths, records
+from hypermask import experiments, files, items, metrics, paper, paths, questions, records
 from hypermask.errors import HyperMaskError
 from hypermask.items import Headline, Item, Need
 from hypermask.metrics import Summary
@@ -19,8 +19,6 @@ from hypermask.tables import NO_SPREAD
 # Longest texts of a table on a terminal.
 _TITLE_WIDTH = 44
 _MISSING_SHOWN = 2
-# Where README.md holds the results.
-_BEGIN, _END = "<!-- results -->", "<!-- /results -->"
 _MARKDOWN_STATUS = {paper.WITHIN_SPREAD: "reproduced within spread"}
 
 
@@ -41,8 +39,6 @@ class _Shelf:
     def present(self, need: Need) -> list[Record]:
         """The finished runs that meet the need."""
         experiment = _experiment(need)
-        if experiment is None:
-            return []
         return [
             record
             for record in self.folder(experiment.name, experiment.config.hash)
@@ -80,13 +76,9 @@ def render(status: dict[str, list[dict[str, Any]]]) -> str:
     wanted = dict.fromkeys(run["experiment"] for item in status["items"] for run in item["missing"])
     lines = [_columns(rows), "", "What one seed of a missing experiment needs:"]
     for name in wanted:
-        if name in experiments.EXPERIMENTS:
-            required = needs(experiments.get(name))
-            memory = "unknown" if required.gpu_memory_mb is None else f"about {required.gpu_memory_mb:.0f} MB"
-            lines.append(f"  {name}: memory {memory}; time {required.basis}")
-    later = [name for name in wanted if name not in experiments.EXPERIMENTS]
-    if later:
-        lines.append(f"Not in this version yet: {', '.join(later)}.")
+        required = needs(experiments.get(name))
+        memory = "unknown" if required.gpu_memory_mb is None else f"about {required.gpu_memory_mb:.0f} MB"
+        lines.append(f"  {name}: memory {memory}; time {required.basis}")
     return "\n".join(lines)
 
 
@@ -128,16 +120,26 @@ def markdown() -> str:
 
 
 def write_markdown(path: Path) -> bool:
-    """Put the results page between `<!-- results -->` and `<!-- /results -->` of a file; returns whether it changed."""
+    """Write the generated sections of a file anew; returns whether it changed.
+
+    A section lies between `<!-- results -->` and `<!-- /results -->`, or `questions` in their place (`_SECTIONS`).
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise HyperMaskError(f"{path} cannot be read ({error.strerror}); name a Markdown file.") from None
-    before, begin, rest = text.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    if not (begin and end):
-        raise HyperMaskError(f"{path.name} has no section from {_BEGIN} to {_END}; add these two lines to it.")
-    return files.write_if_changed(path, f"{before}{_BEGIN}\n\n{markdown()}\n\n{_END}{after}".encode())
+    present = [name for name in _SECTIONS if f"<!-- {name} -->" in text and f"<!-- /{name} -->" in text]
+    if not present:
+        expected = " or ".join(f"from <!-- {name} --> to <!-- /{name} -->" for name in _SECTIONS)
+        raise HyperMaskError(f"{path.name} has no section {expected}; add two such lines to it.")
+    for name in present:
+        before, begin, rest = text.partition(f"<!-- {name} -->")
+        _, end, after = rest.partition(f"<!-- /{name} -->")
+        text = f"{before}{begin}\n\n{_SECTIONS[name]()}\n\n{end}{after}"
+    return files.write_if_changed(path, text.encode())
+
+
+_SECTIONS = {"results": markdown, "questions": questions.markdown}
 
 
 def _markdown_row(item: Item, shelf: _Shelf) -> tuple[str, ...]:
@@ -146,10 +148,7 @@ def _markdown_row(item: Item, shelf: _Shelf) -> tuple[str, ...]:
     name = f"{kind} {int(number)}"
     made = (paths.notebooks() / f"{item.notebook}.ipynb").is_file()
     printed, ours, verdict = _markdown_numbers(item, shelf, state["runs_present"])
-    command = "–"
-    if state["missing"]:
-        known = any(run["experiment"] in experiments.EXPERIMENTS for run in state["missing"])
-        command = f"`hypermask sweep {item.id}`" if known else "not in this version"
+    command = f"`hypermask sweep {item.id}`" if state["missing"] else "–"
     return (
         f"[{name}](notebooks/{item.notebook}.ipynb)" if made else name,
         item.claim,
@@ -180,9 +179,7 @@ def _markdown_numbers(item: Item, shelf: _Shelf, present: int) -> tuple[str, str
         return "–", "–", where if present or not item.runs else paper.NOT_RUN
     digits = _digits(item.headline)
     name = item.headline.experiment
-    ours = None
-    if name in experiments.EXPERIMENTS:
-        ours = _measure(item.headline, shelf.folder(name, experiments.get(name).config.hash))
+    ours = _measure(item.headline, shelf.folder(name, experiments.get(name).config.hash))
     word = paper.NOT_RUN
     if ours is not None:
         printed = _printed_value(item.headline)
@@ -279,8 +276,7 @@ def _records_today(notebook: str, shown: dict[str, str], shelf: _Shelf) -> dict[
         record
         for item in items.of_notebook(notebook)
         for need in item.runs
-        if (experiment := _experiment(need)) is not None
-        for record in shelf.folder(experiment.name, experiment.config.hash)
+        for record in shelf.folder(need.experiment, _experiment(need).config.hash)
         if item.shows(need, record)
     ]
     hashes = {record.path.relative_to(paths.root()).as_posix(): record.content_sha256 for record in today}
@@ -300,10 +296,8 @@ def _hashes_in(folder: Path) -> dict[str, str]:
     return hashes
 
 
-def _experiment(need: Need) -> experiments.Experiment | None:
-    """The experiment with the need's overrides; None if this version has no such experiment."""
-    if need.experiment not in experiments.EXPERIMENTS:
-        return None
+def _experiment(need: Need) -> experiments.Experiment:
+    """The experiment with the need's overrides."""
     return experiments.get(need.experiment).override(list(need.overrides))
 
 
@@ -319,10 +313,7 @@ def _headline_cells(headline: Headline | None) -> tuple[str, str, str, str]:
     if headline is None:
         return "", "", "", ""
     name = headline.experiment
-    if name in experiments.EXPERIMENTS:
-        shipped, yours = (_measure(headline, records.load(name, own=own)) for own in (False, True))
-    else:
-        shipped = yours = None
+    shipped, yours = (_measure(headline, records.load(name, own=own)) for own in (False, True))
     digits = _digits(headline)
     return (
         f"{_label(headline)}, {name}",

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hypermask import experiments, items, paths, records
+from hypermask import experiments, items, paths, questions, records
 from hypermask.errors import HyperMaskError
 from hypermask.experiments import Experiment
 from hypermask.needs import needs
 
 ALL = "all"
+QUESTIONS = "questions"
 
 
 @dataclass(frozen=True)
@@ -60,19 +61,23 @@ class Job:
 
 
 def jobs(names: Sequence[str]) -> list[Job]:
-    """The jobs of items (`fig15`, `table09`), or of `all`; a configuration that several items need is one job."""
+    """The jobs of items (`fig15`, `table09`), or of `all`; a configuration that several items need is one job.
+
+    `questions`: those that settle what the paper leaves open.
+    """
     wanted: dict[str, tuple[Experiment, set[int], dict[str, None]]] = {}
-    chosen = items.ITEMS if ALL in names else [items.get(name) for name in names]
-    for item in chosen:
-        for need in item.runs:
-            if need.experiment not in experiments.EXPERIMENTS:
-                continue
+    chosen = items.ITEMS if ALL in names else [items.get(name) for name in names if name != QUESTIONS]
+    runs = [item.runs for item in chosen]
+    if QUESTIONS in names:
+        runs += [[need] for question in questions.QUESTIONS for _, need in question.choices]
+    for group in runs:
+        for need in group:
             experiment = experiments.get(need.experiment).override(list(need.overrides))
             _, seeds, infer = wanted.setdefault(experiment.config.hash, (experiment, set(), {}))
             seeds.update(need.seeds)
             infer.update(dict.fromkeys(need.infer))
     if not wanted:
-        raise HyperMaskError(f"{' '.join(names)} needs no runs that this version can make; see hypermask status.")
+        raise HyperMaskError(f"{' '.join(names)} needs no runs; see hypermask status.")
     return [_job(experiment, tuple(sorted(seeds)), tuple(infer)) for experiment, seeds, infer in wanted.values()]
 
 

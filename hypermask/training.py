@@ -19,7 +19,7 @@ import torch
 
 from hypermask import benchmarks, checkpoints, inference, methods, records
 from hypermask import engine as engines
-from hypermask.benchmarks.base import Benchmark, Split
+from hypermask.benchmarks.base import Benchmark, Split, Task
 from hypermask.checkpoints import Checkpoints, State
 from hypermask.config import TrainingConfig, section_to_dict
 from hypermask.device import environment, resolve
@@ -183,7 +183,8 @@ def _learn(
         raise HyperMaskError(
             f"the method has {method.tasks} tasks and {benchmark.name} has {benchmark.tasks}; make them equal."
         )
-    inference.check(settings.infer, method, benchmark)
+    procedures = (*settings.infer, *method.procedures())
+    inference.check(procedures, method, benchmark)
     if benchmark.device.type == "cuda":
         torch.cuda.set_device(benchmark.device)
     method.to(benchmark.device)
@@ -207,7 +208,7 @@ def _learn(
             layers.append({name: weights.cpu().clone() for name, weights in method.shared_layers().items()})
             row = history.accuracy[task]
             progress.finished_task(task, row[task], sum(row) / len(row), history.task_seconds[task])
-            inference.measure(history.inference, settings.infer, method, benchmark, task, settings.seed)
+            inference.measure(history.inference, procedures, method, benchmark, task, settings.seed)
             if settings.after_task is not None:
                 settings.after_task(task)
             if saved:
@@ -244,22 +245,46 @@ def _learn_task(
     history: History,
     progress: Progress,
 ) -> None:
-    """One pass of Algorithm 1's outer loop, with the learning-rate schedule and the choice of the model."""
+    """One pass of Algorithm 1's outer loop; a method without anything to train for a task skips the iterations."""
     device = benchmark.device
     data = benchmark.task(task)
-    iterations = _iterations(training, len(data.train))
-    epoch = math.ceil(len(data.train) / training.batch_size)
-    order = batch_order(len(data.train), training.batch_size, iterations, settings.seed, task)
-    batches = Batches(benchmark, data, order.to(device), generator(settings.seed, "augmentation", task, device))
+    curve: dict[str, list[float]] = {"iteration": [], "loss": [], "accuracy": []}
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     watch = Stopwatch(device)
     method.train()
     method.begin_task(task)
+    if any(parameter.requires_grad for parameter in method.parameters()):
+        steps = _iterate(method, benchmark, training, data, settings, progress, watch, curve)
+        history.engine, history.kernel = steps.name, steps.kernel
+    method.end_task(task)
+    method.collect_statistics(task, lambda: benchmark.prepare(data.train.images, task), data.train.labels)
+    history.task_seconds.append(round(watch.seconds(), 3))
+    history.validation.append({**curve, "iteration": [i + 1 for i in curve["iteration"]]})
+    history.peak_memory_mb.append(
+        round(torch.cuda.max_memory_allocated(device) / 2**20, 1) if device.type == "cuda" else None
+    )
+
+
+def _iterate(
+    method: Method,
+    benchmark: Benchmark,
+    training: TrainingConfig,
+    data: Task,
+    settings: Settings,
+    progress: Progress,
+    watch: Stopwatch,
+    curve: dict[str, list[float]],
+) -> engines.Engine:
+    """All training steps of a task, with the learning-rate schedule; leaves the chosen model in place."""
+    task, device = data.index, benchmark.device
+    iterations = _iterations(training, len(data.train))
+    epoch = math.ceil(len(data.train) / training.batch_size)
+    order = batch_order(len(data.train), training.batch_size, iterations, settings.seed, task)
+    batches = Batches(benchmark, data, order.to(device), generator(settings.seed, "augmentation", task, device))
     steps = engines.make(settings.engine, method, task, training, iterations, batches)
-    schedule = PlateauSchedule(training)
+    schedule = Schedule(training, math.ceil(iterations / epoch))
     best: tuple[float, dict[str, torch.Tensor]] | None = None
-    curve: dict[str, list[float]] = {"iteration": [], "loss": [], "accuracy": []}
     for iteration in range(iterations):
         loss = steps.step(iteration)
         progress.iteration(task, iteration + 1, loss)
@@ -277,14 +302,7 @@ def _learn_task(
     steps.synchronise()
     if best is not None:
         method.set_weights(best[1])
-    method.end_task(task)
-    method.collect_statistics(task, lambda: benchmark.prepare(data.train.images, task))
-    history.task_seconds.append(round(watch.seconds(), 3))
-    history.validation.append({**curve, "iteration": [i + 1 for i in curve["iteration"]]})
-    history.peak_memory_mb.append(
-        round(torch.cuda.max_memory_allocated(device) / 2**20, 1) if device.type == "cuda" else None
-    )
-    history.engine, history.kernel = steps.name, steps.kernel
+    return steps
 
 
 def batch_order(images: int, batch_size: int, iterations: int, seed: int, task: int) -> torch.Tensor:
@@ -299,16 +317,18 @@ def batch_order(images: int, batch_size: int, iterations: int, seed: int, task: 
     return torch.cat(permutations)[:needed].view(iterations, batch_size)
 
 
-class PlateauSchedule:
-    """Learning rate of one task: multiplied by `lr_factor` after more than `lr_patience` epochs without a lower
-    loss."""
+class Schedule:
+    """Learning rate of one task of `epochs` epochs, as `TrainingConfig` describes it."""
 
-    def __init__(self, training: TrainingConfig) -> None:
-        self._training, self._rate = training, training.lr
-        self._lowest, self._waited = math.inf, 0
+    def __init__(self, training: TrainingConfig, epochs: int) -> None:
+        self._training, self._epochs, self._rate = training, epochs, training.lr
+        self._lowest, self._waited, self._ended = math.inf, 0, 0
 
     def after_epoch(self, validation_loss: float) -> float:
         """The rate of the next epoch, given the validation loss of the one that ended."""
+        self._ended += 1
+        if self._training.scheduler == "cosine":
+            return self._training.lr * (1 + math.cos(math.pi * self._ended / self._epochs)) / 2
         if self._training.scheduler == "none":
             return self._rate
         if validation_loss < self._lowest:

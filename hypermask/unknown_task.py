@@ -17,19 +17,20 @@ if TYPE_CHECKING:
     from hypermask.records import Record
     from hypermask.results import Runs
 
-# Reading -> what a table calls it. By the paper's own the printed value is compared.
+# Reading -> what a table calls it.
 READINGS = {"released-code": "Released code", "after-task": "After task", "shuffled": "Shuffled"}
-PAPERS = "released-code"
+# With which the printed value is compared: what the paper's authors ran, and what it quotes from others.
+PAPERS, OTHERS = "released-code", "after-task"
 TASK_STATISTICS = "batch_stats=task"
 BEST = "max"
 _CLASSES, _TASKS = "class_accuracy", "task_accuracy"
 
 READINGS_NOTE = (
-    "Readings of ours. Released code, as in the authors' code and so the one that the printed value is compared with: "
-    "the final networks, and batches that hold images of one task only. After task: batches of one task, and the "
-    "networks as they were after task j. Shuffled: the final networks, and batches of all tasks mixed. Task "
-    "statistics: runs whose batch norm keeps the statistics of each task's training images, so that batches do not "
-    "matter."
+    "Readings of ours. Released code, as in the authors' code and so the one that a value they measured is compared "
+    "with: the final networks, and batches that hold images of one task only. After task, with which quoted values are "
+    "compared: batches of one task, and the networks as they were after task j. Shuffled: the final networks, and "
+    "batches of all tasks mixed. Task statistics: runs whose batch norm keeps the statistics of each task's training "
+    "images, so that batches do not matter."
 )
 METRICS_NOTE = (
     "Mean overall and last task accuracy: share of the test images of all tasks whose class is right. Average task "
@@ -87,10 +88,15 @@ class Row:
         return max(len(self.values(records, reading)) for reading in READINGS)
 
     @property
+    def reading(self) -> str:
+        """The reading that the printed value is compared with."""
+        quoted = self.printed is not None and self.printed.source != paper.RUN_BY_AUTHORS
+        return OTHERS if quoted else PAPERS
+
+    @property
     def comparison(self) -> Comparison:
-        """The printed value and ours as the released code reads it; of a frozen network the one reading there is."""
-        found = [summary for summary in list(self.cells().values())[: len(READINGS)] if summary]
-        ours = found[0] if found else None
+        """The printed value and ours in the same reading."""
+        ours = self.cells()[READINGS[self.reading]]
         source = self.printed.source if self.printed else BLANK
         return Comparison(self.method, self.benchmark, source, self.printed, ours, compared=self.runs is not None)
 
@@ -266,7 +272,7 @@ def _numbers(row: Row, shows_own: bool) -> dict[str, Any]:
         "status": "" if row.status == BLANK else row.status,
     }
     if shows_own:
-        yours = row.measured(row.runs.own, PAPERS) if row.runs else None
+        yours = row.measured(row.runs.own, row.reading) if row.runs else None
         numbers |= {"yours_mean": number(yours and yours.mean), "yours_runs": len(row.runs.own) if row.runs else 0}
     return numbers
 
@@ -285,7 +291,7 @@ def _texts(row: Row, shows_own: bool) -> tuple[str, ...]:
         row.status,
     ]
     if shows_own:
-        yours = row.measured(row.runs.own, PAPERS) if row.runs else None
+        yours = row.measured(row.runs.own, row.reading) if row.runs else None
         texts.append(f"{yours.mean:.2f} (n = {len(row.runs.own)})" if yours else BLANK)
     return tuple(texts)
 

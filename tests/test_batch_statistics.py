@@ -12,6 +12,7 @@ from hypermask.targets import ResNet18
 from hypermask.training import run_experiment
 
 TASKS = 3
+NO_LABELS = torch.empty(0, dtype=torch.int64)
 
 
 def images(count, seed=0):
@@ -41,7 +42,7 @@ def learned():
     """A network with the statistics of tasks 0 and 1, kept over images of different brightness."""
     made = model()
     for task in (0, 1):
-        made.collect_statistics(task, lambda task=task: images(60, seed=task) * (1 + task))
+        made.collect_statistics(task, lambda task=task: images(60, seed=task) * (1 + task), NO_LABELS)
     return made
 
 
@@ -102,7 +103,7 @@ def test_training_uses_the_batchs(learned):
 def test_mean_and_biased_variance_of_what_enters_the_first_layer():
     made = model()
     inputs = images(50)
-    made.collect_statistics(1, lambda: inputs)
+    made.collect_statistics(1, lambda: inputs, NO_LABELS)
     with torch.no_grad():
         weight = made.target.stem[0].weight * made.masks(1)["stem.0.weight"]
         maps = nn.functional.conv2d(inputs, weight, padding=1).transpose(0, 1).flatten(1).double()
@@ -121,7 +122,7 @@ def test_they_travel_with_the_weights(learned):
 
 def test_the_batchs_statistics_keep_nothing():
     made = model("batch")
-    made.collect_statistics(0, lambda: pytest.fail("the images are not asked for"))
+    made.collect_statistics(0, lambda: pytest.fail("the images are not asked for"), NO_LABELS)
     assert [name for name, _ in made.named_buffers()] == []
     assert "batch_stats" not in made.describe()
 
@@ -131,7 +132,7 @@ def test_a_network_without_batch_norm():
     made = HyperMask(
         nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), tasks=1, hypernetwork_hidden=(3,), batch_stats="task"
     )
-    made.collect_statistics(0, lambda: torch.ones(4, 12))
+    made.collect_statistics(0, lambda: torch.ones(4, 12), NO_LABELS)
     assert made.logits(torch.ones(3, 12), 0).shape == (3, 2)
 
 
@@ -147,7 +148,7 @@ class Twice(nn.Module):
 def test_a_layer_that_is_called_twice_is_refused():
     made = HyperMask(Twice(), tasks=1, hypernetwork_hidden=(3,), batch_stats="task")
     with pytest.raises(HyperMaskError) as error:
-        made.collect_statistics(0, lambda: torch.randn(5, 4))
+        made.collect_statistics(0, lambda: torch.randn(5, 4), NO_LABELS)
     assert str(error.value) == (
         "batch-norm layer 1 of the network is called 2 times for one batch; statistics per task need layers that are "
         "called once, so set batch_stats=batch."
@@ -171,7 +172,7 @@ def test_a_run_keeps_them_and_loading_brings_them_back(tmp_path, kind):
         accuracy = 100 * (torch.cat(logits).argmax(1) == test.labels).float().mean().item()
         assert accuracy == pytest.approx(record.accuracy[1, task], abs=1e-3)
     kept = loaded.task_statistics.mean3[1].clone()
-    loaded.collect_statistics(1, lambda: benchmark.prepare(benchmark.task(1).train.images, 1))
+    loaded.collect_statistics(1, lambda: benchmark.prepare(benchmark.task(1).train.images, 1), NO_LABELS)
     torch.testing.assert_close(loaded.task_statistics.mean3[1], kept)
 
 

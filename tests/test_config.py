@@ -134,7 +134,12 @@ def test_one_and_one_point_zero_are_one_configuration(config):
         (["epochs=0"], "epochs is 0; expected at least 1."),
         (["batch_size=0"], "batch_size is 0; expected at least 1."),
         (["lr=0"], "lr is 0.0; expected a positive learning rate."),
-        (["scheduler=cosine"], "scheduler is 'cosine'; expected none or plateau."),
+        (["scheduler=step"], "scheduler is 'step'; expected none, plateau or cosine."),
+        (["optimizer=lion"], "optimizer is 'lion'; expected adam or sgd."),
+        (["momentum=0.9"], "momentum is 0.9; expected 0, or with sgd below 1."),
+        (["weight_decay=0.1"], "weight_decay is 0.1; expected 0, or more with sgd."),
+        (["statistics=mnist"], "statistics is 'mnist'; expected default, imagenet or cifar100."),
+        (["norm_parameters=never"], "norm_parameters is 'never'; expected with-target or always."),
         (["lr_factor=1"], "lr_factor is 1.0; expected between 0 and 1."),
         (["lr_patience=-1"], "lr_patience is -1; expected at least 0 epochs."),
         (["lr_floor=-1"], "lr_floor is -1.0; expected at least 0."),
@@ -154,7 +159,9 @@ def test_bad_overrides_are_one_sentence(config, assignments, sentence):
 
 
 def test_a_key_unlike_any_other_is_answered_with_all_keys(config):
-    with pytest.raises(HyperMaskError, match=r"unknown key 'quux' in 'quux=1'; did you mean augment, .*validation\?$"):
+    with pytest.raises(
+        HyperMaskError, match=r"unknown key 'quux' in 'quux=1'; did you mean augment, .*weight_decay\?$"
+    ):
         config.override(["quux=1"])
 
 

@@ -418,6 +418,18 @@ def test_a_fixed_targets_batch_norm_is_fixed_too():
     assert all(parameter.requires_grad for parameter in small(Conv()).target.parameters())
 
 
+def test_a_fixed_targets_scale_and_shift_train_if_they_are_told_to():
+    model = small(Conv(), trainable_target=False, norm_parameters="always")
+    trained = {name for name, parameter in model.target.named_parameters() if parameter.requires_grad}
+    of_norm = {
+        f"{name}.{kind}"
+        for name, module in model.target.named_modules()
+        if isinstance(module, nn.BatchNorm2d)
+        for kind in ("weight", "bias")
+    }
+    assert trained == of_norm != set()
+
+
 @pytest.mark.parametrize("engine", ["eager", "fused"])
 def test_embeddings_of_old_tasks_stay_trainable_and_later_ones_wait(engine):
     model = small(beta=0.1)

@@ -33,13 +33,6 @@ def test_own_runs_come_on_request_and_apart(root):
     assert (seeds(runs.records), seeds(runs.own)) == ([1], [3])
 
 
-def test_an_experiment_of_a_later_version_is_not_run_and_offers_no_command(root, monkeypatch):
-    monkeypatch.delitem(experiments.EXPERIMENTS, "split_mnist/hnet")
-    runs = gather("fig06")["split_mnist/hnet"]
-    assert (runs.available, runs.records, runs.command) == (False, (), "")
-    assert report([runs]) == "split_mnist/hnet: not run; this version has no such experiment yet"
-
-
 def test_report_names_what_is_there_left_out_and_missing(root):
     assert report(gather("fig06", own_runs=True).values()).splitlines() == [
         f"{NAME}: 1 of 5 needed runs (seeds shown: 1)",

@@ -160,7 +160,7 @@ def test_render():
     assert any(
         line.startswith("  split_cifar100/hypermask-f: memory about 1253 MB; time at least 2.2 ") for line in lines
     )
-    assert lines[-1].startswith("Not in this version yet: split_cifar100_5x20/ncm, ")
+    assert "Not in this version yet" not in lines[-1]
 
 
 def row(page: str, name: str) -> list[str]:
@@ -222,7 +222,7 @@ def test_the_results_page_is_put_between_its_lines(tmp_path):
     assert page.read_text() == f"before\n<!-- results -->\n\n{status.markdown()}\n\n<!-- /results -->\nafter\n"
     assert status.write_markdown(page) is False
     page.write_text("nothing here\n")
-    with pytest.raises(HyperMaskError, match=r"PAGE\.md has no section from <!-- results --> to <!-- /results -->"):
+    with pytest.raises(HyperMaskError, match=r"PAGE\.md has no section from <!-- results --> to <!-- /results --> or"):
         status.write_markdown(page)
 
 

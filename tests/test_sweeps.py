@@ -65,7 +65,7 @@ def test_dry_run_lists_and_trains_nothing(root, capsys):
 def test_unknown_items_and_items_without_runs_are_refused(root):
     with pytest.raises(HyperMaskError, match="unknown item 'fig99'"):
         sweeps.jobs(["fig99"])
-    with pytest.raises(HyperMaskError, match="needs no runs that this version can make"):
+    with pytest.raises(HyperMaskError, match="fig01 needs no runs; see hypermask status"):
         sweeps.jobs(["fig01"])
 
 

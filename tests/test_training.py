@@ -18,7 +18,7 @@ from hypermask.errors import HyperMaskError
 from hypermask.progress import Progress
 from hypermask.seeds import generator
 from hypermask.targets import MLP
-from hypermask.training import PlateauSchedule, batch_order, run_experiment
+from hypermask.training import Schedule, batch_order, run_experiment
 
 TINY = TrainingConfig(iterations=20, batch_size=16)
 
@@ -316,7 +316,7 @@ LOSSES = [
 @pytest.mark.parametrize("lr", [1e-3, 1e-4, 2e-6])
 def test_the_schedule_is_torchs_reduce_on_plateau(lr):
     training = TrainingConfig(epochs=1, scheduler="plateau", lr=lr)
-    ours = PlateauSchedule(training)
+    ours = Schedule(training, epochs=1)
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=lr)
     theirs = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=5, threshold=0, min_lr=1e-6)
     rates = []
@@ -328,12 +328,22 @@ def test_the_schedule_is_torchs_reduce_on_plateau(lr):
 
 
 def test_the_rate_halves_at_the_sixth_epoch_in_a_row_without_a_lower_loss():
-    schedule = PlateauSchedule(TrainingConfig(epochs=1, scheduler="plateau", lr=0.8))
+    schedule = Schedule(TrainingConfig(epochs=1, scheduler="plateau", lr=0.8), epochs=1)
     assert [schedule.after_epoch(loss) for loss in [1.0] + [1.0] * 6] == [0.8] * 6 + [0.4]
 
 
+def test_the_cosine_schedule_is_torchs():
+    ours = Schedule(TrainingConfig(epochs=7, scheduler="cosine", lr=0.1), epochs=7)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=0.1)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=7)
+    for _ in range(7):
+        optimizer.step()
+        theirs.step()
+        assert ours.after_epoch(1.0) == pytest.approx(optimizer.param_groups[0]["lr"], abs=1e-12)
+
+
 def test_without_a_scheduler_the_rate_stays():
-    schedule = PlateauSchedule(TrainingConfig(epochs=1, lr=0.3))
+    schedule = Schedule(TrainingConfig(epochs=1, lr=0.3), epochs=1)
     assert [schedule.after_epoch(1.0) for _ in range(20)] == [0.3] * 20
 
 

@@ -65,6 +65,15 @@ def test_the_best_run_stands_beside_the_printed_best(runs):
     assert (best.released_code_mean, best.runs, best.status) == (56.0, 2, "no spread")
 
 
+def test_a_quoted_value_is_compared_with_the_networks_as_they_were(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    found = {"fetril": inferred(46.0, 46.0)["ent"]}
+    write_record(tmp_path / "records", "split_cifar100_5x20/fetril", 1, 65, inference=found)
+    average = row(unknown_task.table(gather("table02")), method="FeTrIL", metric="average task accuracy")
+    assert average.after_task_mean == pytest.approx((92 + 82 + 72 + 67 + 46) / 5)
+    assert average.difference == pytest.approx(average.after_task_mean - 61.3)
+
+
 def test_task_accuracy_is_apart_from_class_accuracy(runs):
     table = unknown_task.table(runs)
     identity = row(table, method="HyperMask+ENT", metric="last task identity")

@@ -48,6 +48,16 @@ for seed in 1 2 3 4 5; do
   within_time run permuted_mnist_10/hypermask-t --seed "$seed" --device cuda
   within_time run permuted_mnist_10/hypermask-f --seed "$seed" --device cuda
 done
-within_time run split_mnist/hypermask-t --seed 1 --device cuda
+within_time verify records/split_mnist/hypermask-t/*/seed1.json --device cuda
+# From here on photographs are needed (HYPERMASK_DATA); a run without its data ends at once.
+within_time sweep questions --device cuda
+for seed in 1 2 3 4 5; do
+  within_time run split_cifar100/hypermask-f --seed "$seed" --device cuda
+  within_time run split_cifar100/hypermask-t --seed "$seed" --device cuda
+done
+within_time sweep table02 --device cuda
+within_time run permuted_mnist_10/hnet --seed 1 2 3 4 5 --infer ent --device cuda
+within_time sweep table09 table08 --device cuda
 within_time run permuted_mnist_100/hypermask-t --seed 1 2 3 --device cuda
+within_time sweep all --device cuda
 echo "gpu: everything is done; $archive holds all records."

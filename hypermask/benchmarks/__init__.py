@@ -45,6 +45,7 @@ FACTORIES = {
 AUGMENTED = ("made_shapes", "split_cifar100", "split_cifar100_5x20", "split_mnist", "tiny_imagenet")
 CHOICES = {"normalise": ("split_mnist",), "first_task_permuted": ("permuted_mnist",)}
 """Which benchmarks leave which choice to the configuration; the others know it as true."""
+NORMALISED_BY_CHANNEL = ("split_cifar100", "split_cifar100_5x20", "tiny_imagenet")
 
 
 def build(config: BenchmarkConfig, seed: int, device: torch.device | str) -> Benchmark:
@@ -66,4 +67,11 @@ def build(config: BenchmarkConfig, seed: int, device: torch.device | str) -> Ben
             settings[choice] = getattr(config, choice)
         elif not getattr(config, choice):
             raise HyperMaskError(f"{config.name} leaves no choice of {choice}, yet it is false; set {choice}=true.")
+    if config.statistics != "default":
+        if config.name not in NORMALISED_BY_CHANNEL:
+            raise HyperMaskError(
+                f"{config.name} has no choice of channel statistics, yet they are {config.statistics}; set "
+                "statistics=default."
+            )
+        settings["statistics"] = config.statistics
     return FACTORIES[config.name](**settings)

@@ -75,6 +75,7 @@ def split_cifar100_5x20(
     validation: int = 1000,
     device: torch.device | str = "cpu",
     seed: int = 1,
+    statistics: str = "cifar100",
     root: str | Path | None = None,
 ) -> ClassIncremental:
     """CIFAR-100 as in the experiments with unknown task identity, its first `tasks` twenties of FeCAM's class order.
@@ -88,7 +89,7 @@ def split_cifar100_5x20(
         augmentation=fecam_augmentation(device) if augment else None,
         validation=per_class(name, validation, 20),
         device=device,
-        statistics="cifar100",
+        statistics=statistics,
         root=root,
         name=name,
     )

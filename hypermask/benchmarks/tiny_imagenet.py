@@ -31,14 +31,15 @@ def tiny_imagenet(
     validation: int = 250,
     device: torch.device | str = "cpu",
     seed: int = 1,
+    statistics: str = "imagenet",
     root: str | Path | None = None,
 ) -> ClassIncremental:
     """Tiny ImageNet in `tasks` tasks of five classes each; fewer than 40 are another, smaller benchmark.
 
     Class i is the i-th of the classes that are there, by WordNet identifier. Their order is drawn from `seed` alone, so
     methods share it; the record's data names it under `class order`. augment: whether `prepare` augments when given a
-    generator.  validation: how many training images of a task are set aside, a fifth of each class.  root: the data
-    root, as in `data.data_root`.
+    generator.  validation: how many training images of a task are set aside, a fifth of each class.  statistics: of
+    the channels, `imagenet` or `cifar100`, for normalising.  root: the data root, as in `data.data_root`.
 
     Raises HyperMaskError where there are too few classes for so many tasks.
     """
@@ -60,7 +61,7 @@ def tiny_imagenet(
         classes,
         validation=per_class(NAME, validation, CLASSES_PER_TASK),
         augmentation=flip_and_crop(PADDING) if augment else None,
-        statistics="imagenet",
+        statistics=statistics,
         device=device,
     )
     benchmark.checksums["class order"] = [" ".join(wnids[label] for label in sorted(task)) for task in classes]

@@ -1,16 +1,17 @@
-"""Plain PyTorch: loss, backward, Adam."""
+"""Plain PyTorch: loss, backward, step."""
 
 from __future__ import annotations
 
 import torch
 
 from hypermask.config import TrainingConfig
+from hypermask.engine import optimizers
 from hypermask.engine.batches import Batches
 from hypermask.methods.base import Method
 
 
 class EagerEngine:
-    """One new Adam over all trainable parameters for every task."""
+    """One new optimizer over all trainable parameters for every task."""
 
     name = "eager"
     kernel = None
@@ -18,7 +19,7 @@ class EagerEngine:
     def __init__(self, method: Method, task: int, training: TrainingConfig, iterations: int, batches: Batches) -> None:
         self._method, self._task, self._iterations, self._batches = method, task, iterations, batches
         parameters = [parameter for parameter in method.parameters() if parameter.requires_grad]
-        self._optimizer = torch.optim.Adam(parameters, lr=training.lr, fused=True)
+        self._optimizer = optimizers.make(training, parameters)
 
     def step(self, iteration: int) -> torch.Tensor:
         inputs, labels = self._batches.at(iteration)
@@ -28,8 +29,7 @@ class EagerEngine:
         return loss
 
     def set_learning_rate(self, rate: float) -> None:
-        for group in self._optimizer.param_groups:
-            group["lr"] = rate
+        optimizers.set_rate(self._optimizer, rate)
 
     def synchronise(self) -> None:
         """Nothing to do: the parameters are always current."""

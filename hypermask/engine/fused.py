@@ -19,6 +19,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from hypermask.config import TrainingConfig
+from hypermask.engine import optimizers
 from hypermask.engine.batches import Batches
 from hypermask.engine.graph import CapturedStep
 from hypermask.methods.base import Method
@@ -85,13 +86,13 @@ class FusedEngine:
 
 
 class _AutogradStep:
-    """Loss, backward and Adam, with all that changes on the device."""
+    """Loss, backward and the optimizer's step, with all that changes on the device."""
 
     kernel = None
 
     def __init__(self, method: Method, task: int, training: TrainingConfig, iterations: int) -> None:
         self._method, self._task, self._iterations = method, task, iterations
-        self._optimizer = _adam([p for p in method.parameters() if p.requires_grad], training.lr)
+        self._optimizer = optimizers.make(training, [p for p in method.parameters() if p.requires_grad], on_device=True)
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor, iteration: int | torch.Tensor) -> torch.Tensor:
         self._optimizer.zero_grad(set_to_none=True)
@@ -100,7 +101,7 @@ class _AutogradStep:
         return loss
 
     def set_learning_rate(self, rate: float) -> None:
-        _set_rate(self._optimizer, rate)
+        optimizers.set_rate(self._optimizer, rate)
 
     def synchronise(self) -> None:
         """Nothing to do: the parameters are always current."""
@@ -110,6 +111,8 @@ class _OutputLayerStep:
     """The output layer by the formulas above, the rest by autograd."""
 
     def __init__(self, method: OutputLayerMethod, task: int, training: TrainingConfig, iterations: int) -> None:
+        if training.optimizer != "adam":
+            raise UnavailableError(f"its kernel takes steps of Adam, not of {training.optimizer}")
         self._method, self._task, self._iterations = method, task, iterations
         self._tasks = range(task + 1)
         self._kappa = method.output_coefficient(task) if task > 0 else 0.0
@@ -120,7 +123,7 @@ class _OutputLayerStep:
         self.kernel = self._layer.kernel
         layer = {id(weight), id(bias)}
         others = [p for p in method.parameters() if p.requires_grad and id(p) not in layer]
-        self._optimizer = _adam(others, training.lr)
+        self._optimizer = optimizers.make(training, others, on_device=True)
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor, iteration: int | torch.Tensor) -> torch.Tensor:
         self._optimizer.zero_grad(set_to_none=True)
@@ -135,26 +138,10 @@ class _OutputLayerStep:
 
     def set_learning_rate(self, rate: float) -> None:
         self._layer.learning_rate = rate
-        _set_rate(self._optimizer, rate)
+        optimizers.set_rate(self._optimizer, rate)
 
     def synchronise(self) -> None:
         self._layer.write_back()
-
-
-def _adam(parameters: list[torch.nn.Parameter], rate: float) -> torch.optim.Adam:
-    device = parameters[0].device
-    if device.type != "cuda":
-        return torch.optim.Adam(parameters, lr=rate, fused=True)
-    # A rate on the device, so that a captured step sees a new one.
-    return torch.optim.Adam(parameters, lr=torch.tensor(rate, device=device), fused=True, capturable=True)
-
-
-def _set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
-    for group in optimizer.param_groups:
-        if isinstance(group["lr"], torch.Tensor):
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
 
 
 def _kind_of_layer(weight: torch.Tensor) -> type:

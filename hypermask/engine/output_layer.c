@@ -51,6 +51,13 @@ static void restore_rounding(uint64_t state)
 #endif
 }
 
+/* Asks for a column of a tile, N numbers, ahead of its use. */
+static inline void prefetch(const real *column)
+{
+    for (size_t r = 0; r < N; r += 64 / sizeof(real))
+        __builtin_prefetch(column + r);
+}
+
 /* out[P] = W u */
 void output_forward(ptrdiff_t tiles, const real *restrict weights, const real *restrict u, real *restrict out)
 {
@@ -107,6 +114,10 @@ void output_update(ptrdiff_t tiles, int t, real *restrict weights, const real *r
             for (int j = 0; j <= t; j++)
                 for (int k = 0; k < K; k++) {
                     real *restrict sums = partial + ((size_t)j * K + k) * LANES;
+                    if (j == 0) {
+                        prefetch(m[k]);
+                        prefetch(v[k]);
+                    }
                     for (int r = 0; r < N; r += LANES)
 #pragma omp simd
                         for (int l = 0; l < LANES; l++)
@@ -114,6 +125,11 @@ void output_update(ptrdiff_t tiles, int t, real *restrict weights, const real *r
                 }
             for (int k = 0; k < K; k++) {
                 real gradient[N] = {0};
+                if (i + 1 < tiles) {
+                    prefetch(w[K + k]);
+                    if (t > 0)
+                        prefetch(ws[K + k]);
+                }
                 for (int j = 0; j <= t; j++) {
                     const real uk = u[j * K + k];
 #pragma omp simd

@@ -16,10 +16,10 @@ from pathlib import Path
 import torch
 
 from hypermask.engine.fused import UnavailableError
+from hypermask.engine.optimizers import BETA1, BETA2, EPSILON
 
 # Numbers of output_layer.c.
 ROWS, LANES, CHUNK = 64, 16, 64
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 MADV_HUGEPAGE = 14
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-fPIC")
 

@@ -12,7 +12,8 @@ import torch
 import triton
 import triton.language as tl
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+from hypermask.engine.optimizers import BETA1, BETA2, EPSILON
+
 # Previous tasks that one product handles; tl.dot wants at least 16.
 TASKS = 16
 PROGRAMS_PER_MULTIPROCESSOR = 2

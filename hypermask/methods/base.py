@@ -24,12 +24,44 @@ class Network:
     features: Callable[[torch.Tensor], torch.Tensor]
 
 
+class LastLinearInput:
+    """Runs a network and gives what entered the last linear layer that it called: the features of its inputs.
+
+    network: any `nn.Module`.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
+
+    def of(self, run: Callable[[], object]) -> torch.Tensor:
+        """Features [B, d]; `run` calls the network once."""
+        last: list[torch.Tensor] = []
+
+        def keep(_: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
+            last[:] = given[:1]
+
+        hooks = [module.register_forward_pre_hook(keep) for module in self._linear]
+        try:
+            run()
+        finally:
+            for hook in hooks:
+                hook.remove()
+        if not last:
+            raise HyperMaskError(
+                f"{type(self._network).__name__} calls no linear layer, whose input would be its features; end it with "
+                "nn.Linear, or override features(inputs, task)."
+            )
+        return last[0].flatten(1)
+
+
 class Method(nn.Module):
     """A continual-learning method: one object that learns tasks 0, 1, ... one after another.
 
-    The loop calls begin_task(t), then backward(...) once per iteration, each followed by a step of an Adam over all
-    parameters that required a gradient after begin_task(t), then end_task(t); logits(...) whenever it evaluates. A
-    method holds its own state between tasks and never looks at data of another task.
+    The loop calls begin_task(t), then backward(...) once per iteration, each followed by a step of an optimizer over
+    all parameters that required a gradient after begin_task(t), then end_task(t); logits(...) whenever it evaluates.
+    Where no parameter requires one, the task has no iterations. A method holds its own state between tasks and never
+    looks at data of another task.
 
     tasks: how many tasks it can learn.  sources: the source files that define the method, for a record's digest.
     """
@@ -67,9 +99,9 @@ class Method(nn.Module):
     def end_task(self, task: int) -> None:
         """Called after the last iteration of a task, with the chosen model in place."""
 
-    def collect_statistics(self, task: int, inputs: Callable[[], torch.Tensor]) -> None:
+    def collect_statistics(self, task: int, inputs: Callable[[], torch.Tensor], labels: torch.Tensor) -> None:
         """Called after end_task for what a method keeps of a task's data; inputs() gives all its training inputs
-        [N, ...], not augmented."""
+        [N, ...], not augmented; labels [N] in 0..k-1."""
 
     def logits(self, inputs: torch.Tensor, task: int) -> torch.Tensor:
         """Class scores [B, k] of the network for a task."""
@@ -85,6 +117,10 @@ class Method(nn.Module):
     def network(self, task: int) -> Network:
         """The network for a task as it is now; overridden where making it once for many batches saves time."""
         return Network(partial(self.logits, task=task), partial(self.features, task=task))
+
+    def procedures(self) -> dict[str, type]:
+        """Its own ways to infer task and class (`hypermask.inference.Procedure`), by name; every run measures them."""
+        return {}
 
     def unmasked_logits(self, inputs: torch.Tensor) -> torch.Tensor | None:
         """Class scores [B, k] of the shared network without anything task-specific; None if there is no such

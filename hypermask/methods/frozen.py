@@ -1,123 +1,196 @@
-"""Classifiers on the features of a network that learned the first task's classes only: baselines of table 2.
+"""A network trained on the first task alone, and classifiers of its features: baselines of table 2.
 
-The network is frozen, so each task only adds its training features, and the task of an image is never told. What each
-classifier needs of earlier tasks it could have kept: class means, for FeCAM covariances too.
+After the first task the network is frozen. Each task then adds what the classifier keeps of the task's training
+features: class means, for FeCAM covariances too. The scores of all tasks' classes can be compared, so that the task of
+an image need not be told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
+from torch import nn
 
+from hypermask import objective, targets
+from hypermask.config import FrozenConfig, section_to_dict
 from hypermask.errors import HyperMaskError
 from hypermask.evaluation import BATCH
-from hypermask.fecam import normalise, prototypes
-from hypermask.inference import Classes, add, new_reading
+from hypermask.fecam import Prototypes, normalise, prototypes
+from hypermask.inference import BestScore
+from hypermask.methods.base import LastLinearInput, Method
+from hypermask.seeds import global_generator
 
 # FeCAM's power of Tukey's ladder, for features of a network that has not seen their classes.
 TUKEY = 0.5
 
 
-@dataclass(frozen=True)
-class Features:
-    """Features [N, d] of the images of one task, and their absolute classes, int64 [N]."""
+class FrozenNetwork(Method):
+    """A network that learns the first task by cross-entropy, and tells all tasks' classes apart by its features.
 
-    values: torch.Tensor
-    labels: torch.Tensor
-
-    def __post_init__(self) -> None:
-        if len(self.values) != len(self.labels) or not len(self.labels):
-            raise HyperMaskError(
-                f"there are {len(self.values)} rows of features and {len(self.labels)} labels; expected equally many, "
-                "and at least one."
-            )
-        if not self.values.isfinite().all():
-            raise HyperMaskError("some features are infinite or not a number; expected numbers, so train again.")
-
-    def class_means(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """The task's classes, ascending [C], and the mean of each one's features [C, d], float64."""
-        classes = self.labels.unique()
-        return classes, torch.stack([self.values[self.labels == label].double().mean(dim=0) for label in classes])
-
-
-def nearest_class_mean(tasks: Sequence[Features], images: torch.Tensor) -> torch.Tensor:
-    """The class of the nearest mean, Euclidean, features and means scaled to length 1.
-
-    tasks: training features of the tasks so far.  images: features [M, d].  Returns absolute classes [M].
+    Features are what enters its last linear layer. Batch norm predicts by running statistics, so a prediction does not
+    depend on its batch.  input_shape: one sample's, without the batch.  classes: of each task.  seed: initialises it.
     """
-    classes, means = (torch.cat(parts) for parts in zip(*(task.class_means() for task in tasks), strict=True))
-    means = normalise(means)
-    nearest = [torch.cdist(normalise(part), means).argmin(dim=1) for part in images.split(BATCH)]
-    return classes[torch.cat(nearest)]
+
+    sources: ClassVar[tuple[str, ...]] = ("fecam.py", "methods/frozen.py", "objective.py", "targets.py")
+
+    def __init__(
+        self, settings: FrozenConfig, *, tasks: int, input_shape: Sequence[int], classes: int, seed: int
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.tasks = tasks
+        with global_generator(seed, "target initialisation"):
+            self.target = targets.build(
+                settings.target,
+                settings.target_hidden,
+                settings.target_activation,
+                input_shape,
+                classes,
+                settings.target_stem,
+            )
+        self.classifier = CLASSIFIERS[settings.classifier](tasks, classes, self.target.output.in_features)
+        self.register_buffer("learned", torch.zeros(tasks, dtype=torch.bool))
+
+    def begin_task(self, task: int) -> None:
+        """Only the first task trains anything."""
+        for parameter in self.target.parameters():
+            parameter.requires_grad_(task == 0)
+
+    def loss(
+        self, inputs: torch.Tensor, labels: torch.Tensor, task: int, iteration: int, iterations: int
+    ) -> torch.Tensor:
+        return objective.l_current(self.target(inputs), labels)
+
+    @torch.no_grad()
+    def collect_statistics(self, task: int, inputs: Callable[[], torch.Tensor], labels: torch.Tensor) -> None:
+        """Let the classifier learn the task's classes from all its training images."""
+        training = self.training
+        self.eval()
+        features = torch.cat([self.features(part, task) for part in inputs().split(BATCH)])
+        self.train(training)
+        self.classifier.learn(task, features, labels)
+        self.learned[task] = True
+
+    def logits(self, inputs: torch.Tensor, task: int) -> torch.Tensor:
+        """The classifier's scores of the task's classes [B, k]; while the first task trains, the network's own."""
+        if self.learned[task]:
+            return self.classifier.scores(task, self.features(inputs, task)).float()
+        if task > 0:
+            raise HyperMaskError(f"task {task} is not learned yet; train it before asking for its predictions.")
+        return self.target(inputs)
+
+    def features(self, inputs: torch.Tensor, task: int) -> torch.Tensor:
+        return LastLinearInput(self.target).of(lambda: self.target(inputs))
+
+    def procedures(self) -> dict[str, type]:
+        return {self.settings.classifier: BestScore}
+
+    def describe(self) -> dict[str, Any]:
+        return section_to_dict(self.settings)
 
 
-def fetril(tasks: Sequence[Features], images: torch.Tensor) -> torch.Tensor:
+class Classifier(nn.Module):
+    """Scores of classes by features, comparable between tasks; what it keeps are buffers of a fixed size.
+
+    Tasks are learned in their order, each with `classes` classes and features [N, size].
+    """
+
+    def __init__(self, tasks: int, classes: int, size: int) -> None:
+        super().__init__()
+        self._classes = classes
+        self.register_buffer("means", torch.zeros(tasks, classes, size, dtype=torch.float64))
+
+    def learn(self, task: int, features: torch.Tensor, labels: torch.Tensor) -> None:
+        """Take in a task (0-based): training features [N, d] and labels [N] in 0..k-1, of every class some."""
+        if not features.isfinite().all():
+            raise HyperMaskError("some features are infinite or not a number; expected numbers, so train again.")
+        absent = sorted(set(range(self._classes)) - set(labels.unique().tolist()))
+        if absent:
+            raise HyperMaskError(
+                f"class {absent[0] + 1} of {self._classes} has no training image; the classifiers of frozen features "
+                "need at least one of every class."
+            )
+        self.means[task] = torch.stack(
+            [features[labels == label].double().mean(dim=0) for label in range(self._classes)]
+        )
+
+    def scores(self, task: int, features: torch.Tensor) -> torch.Tensor:
+        """Score of each class of a learned task, float64 [B, k]; the highest of all tasks' classes wins."""
+        raise NotImplementedError
+
+
+class NearestClassMean(Classifier):
+    """Minus the Euclidean distance to the class's mean, features and means scaled to length 1."""
+
+    def scores(self, task: int, features: torch.Tensor) -> torch.Tensor:
+        return -torch.cdist(normalise(features), normalise(self.means[task]))
+
+
+class FeTrIL(Classifier):
     """A linear support vector classifier on the last task's features and on translated ones for all earlier classes.
 
     Features of an earlier class are those of the last task's class with the most similar mean (cosine), shifted by the
     difference of the two means. All are scaled to length 1 for the classifier (scikit-learn's LinearSVC, its defaults).
-    Petit et al., FeTrIL, WACV 2023.  Arguments and result are those of `nearest_class_mean`.
+    Petit et al., FeTrIL, WACV 2023.
     """
-    from sklearn.svm import LinearSVC
 
-    *earlier, last = tasks
-    classes, means = last.class_means()
-    values, labels = [last.values.double()], [last.labels]
-    for task in earlier:
-        for old_class, old_mean in zip(*task.class_means(), strict=True):
-            like = int((normalise(means) @ normalise(old_mean[None])[0]).argmax())
-            shifted = last.values[last.labels == classes[like]].double() + (old_mean - means[like])
-            values.append(shifted)
-            labels.append(old_class.expand(len(shifted)))
-    known = torch.cat(labels).cpu().numpy()
-    if len(set(known.tolist())) == 1:
-        return classes.expand(len(images)).clone()
-    # The solver visits images in a random order.
-    classifier = LinearSVC(random_state=0).fit(normalise(torch.cat(values)).cpu().numpy(), known)
-    return torch.from_numpy(classifier.predict(normalise(images).cpu().numpy())).to(images.device)
+    def __init__(self, tasks: int, classes: int, size: int) -> None:
+        super().__init__(tasks, classes, size)
+        self.register_buffer("weight", torch.zeros(tasks, classes, size, dtype=torch.float64))
+        self.register_buffer("bias", torch.zeros(tasks, classes, dtype=torch.float64))
+
+    def learn(self, task: int, features: torch.Tensor, labels: torch.Tensor) -> None:
+        from sklearn.svm import LinearSVC
+
+        super().learn(task, features, labels)
+        if task == 0 and self._classes == 1:
+            return
+        values, positions = self.training_set(task, features.double(), labels)
+        # The solver visits images in a random order.
+        fitted = LinearSVC(random_state=0).fit(normalise(values).cpu().numpy(), positions.cpu().numpy())
+        weight, bias = torch.from_numpy(fitted.coef_), torch.from_numpy(fitted.intercept_)
+        if len(weight) == 1:
+            # Of two classes the solver separates one from the other once.
+            weight, bias = torch.cat([-weight, weight]), torch.cat([-bias, bias])
+        self.weight[: task + 1] = weight.view(task + 1, self._classes, -1).to(self.weight.device)
+        self.bias[: task + 1] = bias.view(task + 1, self._classes).to(self.bias.device)
+
+    def training_set(self, task: int, values: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Features [N, d] of the classes of all tasks up to `task`, and their positions task * k + class [N]."""
+        features, positions = [values], [task * self._classes + labels]
+        similarity = normalise(self.means[:task].flatten(0, 1)) @ normalise(self.means[task]).T
+        for old, like in enumerate(similarity.argmax(dim=1).tolist()):
+            shift = self.means[:task].flatten(0, 1)[old] - self.means[task, like]
+            features.append(values[labels == like] + shift)
+            positions.append(torch.full_like(labels[labels == like], old))
+        return torch.cat(features), torch.cat(positions)
+
+    def scores(self, task: int, features: torch.Tensor) -> torch.Tensor:
+        return normalise(features) @ self.weight[task].T + self.bias[task]
 
 
-def fecam(tasks: Sequence[Features], images: torch.Tensor) -> torch.Tensor:
-    """FeCAM on the square roots of the features (Tukey, power 0.5), which must not be negative.
+class FrozenFeCAM(Classifier):
+    """Minus FeCAM's squared Mahalanobis distance, on the square roots of the features, which must not be negative.
 
-    Goswami et al., FeCAM, NeurIPS 2023; otherwise as `hypermask.fecam`.  Arguments and result are those of
-    `nearest_class_mean`.
+    Goswami et al., FeCAM, NeurIPS 2023 (Tukey, power 0.5); otherwise as `hypermask.fecam`.
     """
-    classes, labels = torch.cat([task.labels for task in tasks]).unique(return_inverse=True)
-    known = prototypes(_tukey(torch.cat([task.values for task in tasks])), labels, len(classes))
-    nearest = [known.distances(_tukey(part)).argmin(dim=1) for part in images.split(BATCH)]
-    return classes[torch.cat(nearest)]
+
+    def __init__(self, tasks: int, classes: int, size: int) -> None:
+        super().__init__(tasks, classes, size)
+        self.register_buffer("factors", torch.zeros(tasks, classes, size, size, dtype=torch.float64))
+
+    def learn(self, task: int, features: torch.Tensor, labels: torch.Tensor) -> None:
+        super().learn(task, features, labels)
+        found = prototypes(_tukey(features), labels, self._classes)
+        self.means[task], self.factors[task] = found.means, found.factors
+
+    def scores(self, task: int, features: torch.Tensor) -> torch.Tensor:
+        return -Prototypes(self.means[task], self.factors[task]).distances(_tukey(features))
 
 
-CLASSIFIERS: dict[str, Callable[[Sequence[Features], torch.Tensor], torch.Tensor]] = {
-    "ncm": nearest_class_mean,
-    "fetril": fetril,
-    "fecam": fecam,
-}
-
-
-def evaluate(name: str, training: Sequence[Features], test: Sequence[Features]) -> dict[str, list]:
-    """Acc_j of a classifier for j = 1..T, as one reading of `hypermask.inference.measure`.
-
-    name: `ncm`, `fetril` or `fecam`.  training, test: the tasks' features; no class is in two tasks.
-    """
-    if name not in CLASSIFIERS:
-        raise HyperMaskError(f"unknown classifier {name!r}; expected {', '.join(CLASSIFIERS)}.")
-    classes = Classes([task.labels.unique().tolist() for task in training], training[0].labels.device)
-    ascending, place = classes.absolute.sort()
-    absent = sorted(set(torch.cat([task.labels for task in test]).tolist()) - set(ascending.tolist()))
-    if absent:
-        raise HyperMaskError(f"class {absent[0]} has test images and no training images; expected some of both.")
-    reading = new_reading()
-    for known in range(1, len(training) + 1):
-        images = torch.cat([task.values for task in test[:known]])
-        true = torch.cat([task.labels for task in test[:known]])
-        predicted = CLASSIFIERS[name](training[:known], images)
-        positions = (place[torch.searchsorted(ascending, labels.contiguous())] for labels in (predicted, true))
-        add(reading, *positions, classes)
-    return reading
+CLASSIFIERS: dict[str, type[Classifier]] = {"ncm": NearestClassMean, "fetril": FeTrIL, "fecam": FrozenFeCAM}
 
 
 def _tukey(features: torch.Tensor) -> torch.Tensor:

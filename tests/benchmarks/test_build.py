@@ -89,6 +89,10 @@ def test_prepare_asks_the_device_for_no_value(config):
             BenchmarkConfig("split_mnist", 5, 40, first_task_permuted=False),
             "split_mnist leaves no choice of first_task_permuted, yet it is false; set first_task_permuted=true.",
         ),
+        (
+            BenchmarkConfig("split_mnist", 5, 40, statistics="cifar100"),
+            "split_mnist has no choice of channel statistics, yet they are cifar100; set statistics=default.",
+        ),
     ],
 )
 def test_refusals(config, message):

@@ -53,6 +53,8 @@ def test_five_tasks_in_the_order_of_fecam():
         (lambda: split_cifar100(tasks=1, validation=20), "imagenet"),
         (lambda: split_cifar100(tasks=1, validation=20, statistics="cifar100"), "cifar100"),
         (lambda: split_cifar100_5x20(tasks=1, validation=40), "cifar100"),
+        (lambda: build(BenchmarkConfig("split_cifar100_5x20", 1, 40, statistics="imagenet"), 1, "cpu"), "imagenet"),
+        (lambda: build(BenchmarkConfig("split_cifar100", 1, 20), 1, "cpu"), "imagenet"),
     ],
 )
 def test_channel_statistics(benchmark, statistics):

@@ -47,7 +47,7 @@ def test_with_statistics_per_task_a_prediction_does_not_depend_on_its_batch():
         ResNet18(3, (4, 4, 6, 8, 8), 2), tasks=1, embedding_size=4, hypernetwork_hidden=(6,), batch_stats="task"
     ).to("cuda")
     inputs = images(120).float().cuda() / 255
-    model.collect_statistics(0, lambda: inputs[:80])
+    model.collect_statistics(0, lambda: inputs[:80], torch.zeros(80))
     together = model.logits(inputs, 0)
     for size in (1, 37):
         parts = torch.cat([model.logits(part, 0) for part in inputs.split(size)])

@@ -1,0 +1,128 @@
+"""What the paper leaves open: the choices there are, and the runs that tell them apart.
+
+One choice of each question is the named configuration, the others change one value of it. They are compared on
+validation images first; the test accuracy stands beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hypermask import experiments, metrics, paths, records
+from hypermask.items import ONE, THREE, Need
+from hypermask.records import Record
+
+_BLANK = "–"
+# How ENT is read here: on the networks of Split MNIST all readings agree.
+_READING = "released-code"
+
+
+@dataclass(frozen=True)
+class Question:
+    """title: what is open.  choices: in words, and the runs of each."""
+
+    title: str
+    choices: tuple[tuple[str, Need], ...]
+
+
+def _question(
+    title: str, experiment: str, seeds: tuple[int, ...], choices: dict[str, str], part: str | None = None
+) -> Question:
+    """choices: in words -> the change, empty for the named configuration."""
+    needed = {words: Need(experiment, seeds, (change,) if change else (), part) for words, change in choices.items()}
+    return Question(title, tuple(needed.items()))
+
+
+QUESTIONS = (
+    _question(
+        "Activation of the target MLP",
+        "split_mnist/hypermask-t",
+        THREE,
+        {"ReLU": "", "ELU": "target_activation=elu"},
+        part="inference",
+    ),
+    _question(
+        "Factor of the sum over previous tasks in L_output",
+        "split_mnist/hypermask-t",
+        THREE,
+        {"beta/(t-1)": "", "beta/(t-1)²": "output_regularizer=released-code"},
+        part="inference",
+    ),
+    _question(
+        "Stem of ResNet-18 on 32x32 images",
+        "split_cifar100/hypermask-f",
+        ONE,
+        {
+            "3x3 convolution, max pooling": "",
+            "3x3 convolution": "target_stem=conv3",
+            "7x7 convolution of stride 2, max pooling": "target_stem=conv7-pool",
+        },
+    ),
+    _question(
+        "Batch-norm scale and shift of a fixed target",
+        "split_cifar100/hypermask-f",
+        ONE,
+        {"fixed": "", "trained, shared by the tasks": "norm_parameters=always"},
+    ),
+    _question(
+        "Channel statistics that normalise images",
+        "split_cifar100/hypermask-f",
+        ONE,
+        {"ImageNet's": "", "CIFAR-100's": "statistics=cifar100"},
+    ),
+)
+
+
+def markdown() -> str:
+    """Each question's choices with what the committed runs measured, as a Markdown table."""
+    head = ("question", "choice", "runs", "validation accuracy", "test accuracy", "BWT", "ENT")
+    rows = [head, ("---",) * len(head)]
+    for question in QUESTIONS:
+        for number, (words, need) in enumerate(question.choices):
+            title = f"{question.title} (`{need.experiment}`)" if number == 0 else ""
+            rows.append((title, f"{words} (default)" if not need.overrides else words, *_measured(need)))
+    return "\n".join(
+        [
+            *(f"| {' | '.join(row)} |" for row in rows),
+            "",
+            "Percent, mean ± sample standard deviation over the runs. Validation accuracy: of each task just after it "
+            "was learned, on the images set aside for that, mean over tasks. Test accuracy: mean over tasks after the "
+            "last. ENT: class accuracy with the task inferred by entropy. For missing runs: `hypermask sweep "
+            "questions`.",
+        ]
+    )
+
+
+def _measured(need: Need) -> tuple[str, ...]:
+    """The cells of one choice."""
+    experiment = experiments.get(need.experiment).override(list(need.overrides))
+    found = records.find(experiment.name, experiment.config.hash, paths.records(), need.seeds)
+    runs = [record for record in found if record.finished]
+    inferred = [record for record in runs if "ent" in (record.payload["inference"] or {})]
+    return (
+        f"{len(runs)}/{len(need.seeds)}",
+        _shown([_validation(record) for record in runs]),
+        _shown([metrics.mean_accuracy(record.accuracy) for record in runs]),
+        _shown([metrics.backward_transfer(record.accuracy) for record in runs], "+"),
+        _shown([record.payload["inference"]["ent"][_READING]["class_accuracy"][-1] for record in inferred]),
+    )
+
+
+def _validation(record: Record) -> float:
+    """Accuracy of the chosen model on each task's validation images, mean over tasks."""
+    lowest_loss = record.config["training"]["model_choice"] == "lowest-validation-loss"
+    chosen = [
+        curve["accuracy"][int(np.argmin(curve["loss"])) if lowest_loss else -1]
+        for curve in record.payload["validation"]
+    ]
+    return float(np.mean(chosen))
+
+
+def _shown(values: Sequence[float], sign: str = "") -> str:
+    if not values:
+        return _BLANK
+    found = metrics.summary(values)
+    return f"{found.mean:{sign}.2f}" + ("" if found.sd is None else f" ± {found.sd:.2f}")

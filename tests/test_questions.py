@@ -1,0 +1,69 @@
+import pytest
+from payloads import write_record
+
+from hypermask import experiments, questions, records, status, sweeps
+from hypermask.questions import QUESTIONS
+
+T = "split_mnist/hypermask-t"
+F = "split_cifar100/hypermask-f"
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    return tmp_path
+
+
+def cells(choice: str) -> list[str]:
+    (line,) = [line for line in questions.markdown().splitlines() if f"| {choice} |" in line]
+    return [cell.strip() for cell in line.strip("|").split("|")][2:]
+
+
+def test_every_choice_is_a_configuration_of_its_own_and_the_first_is_the_named_one():
+    for question in QUESTIONS:
+        needs = [need for _, need in question.choices]
+        assert needs[0].overrides == ()
+        hashes = [experiments.get(need.experiment).override(list(need.overrides)).config.hash for need in needs]
+        assert len(set(hashes)) == len(hashes) >= 2
+        assert len({(need.experiment, need.seeds) for need in needs}) == 1
+
+
+def test_what_is_measured_stands_beside_its_choice(root):
+    readings = {"released-code": {"class_accuracy": [100.0, 55.0], "task_accuracy": [], "confusion": []}}
+    for seed, last in ((1, 99.0), (2, 99.4)):
+        write_record(root / "records", T, seed, last, overrides=["target_activation=elu"], inference={"ent": readings})
+    # 98.0 on validation, at the end and at the lowest loss.
+    assert cells("ELU") == ["2/3", "99.00 ± 0.00", "99.20 ± 0.28", "+8.95 ± 0.35", "55.00 ± 0.00"]
+    assert cells("ReLU (default)") == ["0/3", "–", "–", "–", "–"]
+
+
+def test_of_a_run_that_keeps_the_lowest_validation_loss_that_model_counts(root):
+    curve = {"iteration": [1, 2, 3], "loss": [0.5, 0.1, 0.3], "accuracy": [50.0, 60.0, 70.0]}
+    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv3"], validation=[curve] * 10)
+    assert cells("3x3 convolution")[:2] == ["1/1", "60.00"]
+
+
+def test_the_missing_runs_are_one_sweep(root):
+    jobs = sweeps.jobs([sweeps.QUESTIONS])
+    assert sum(len(job.missing) for job in jobs) == 3 * 3 + 5
+    assert all(job.infer == ("ent", "fecam") for job in jobs if job.experiment.name == T)
+
+
+def test_their_records_are_taken(root):
+    run = write_record(root / "runs", T, 1, 99.0, overrides=["target_activation=elu"])
+    assert records.add([run])
+
+
+def test_the_page_shows_todays_records(project_root, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(project_root))
+    text = (project_root / "REPRODUCIBILITY.md").read_text(encoding="utf-8")
+    section = text.partition("<!-- questions -->")[2].partition("<!-- /questions -->")[0]
+    assert section.strip() == questions.markdown(), "write it anew: hypermask status --markdown REPRODUCIBILITY.md"
+
+
+def test_a_page_may_have_either_section(root):
+    page = root / "PAGE.md"
+    page.write_text("<!-- questions -->\n<!-- /questions -->\n<!-- results -->\n<!-- /results -->\n")
+    assert status.write_markdown(page)
+    assert questions.markdown() in page.read_text()
+    assert status.markdown() in page.read_text()
