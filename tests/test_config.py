@@ -158,6 +158,11 @@ def test_bad_overrides_are_one_sentence(config, assignments, sentence):
     assert text.startswith(sentence) if sentence.endswith("did you mean ") else text == sentence
 
 
+def test_hnet_is_trained_by_adam_alone():
+    with pytest.raises(HyperMaskError, match="HNET looks ahead by a step of Adam; sgd is no choice here"):
+        experiments.get("split_mnist/hnet").override(["optimizer=sgd"])
+
+
 def test_a_key_unlike_any_other_is_answered_with_all_keys(config):
     with pytest.raises(
         HyperMaskError, match=r"unknown key 'quux' in 'quux=1'; did you mean augment, .*weight_decay\?$"

@@ -1,5 +1,5 @@
 import pytest
-from payloads import write_record
+from payloads import payload, write_record
 
 from hypermask import experiments, questions, records, status, sweeps
 from hypermask.questions import QUESTIONS
@@ -31,9 +31,10 @@ def test_every_choice_is_a_configuration_of_its_own_and_the_first_is_the_named_o
 def test_what_is_measured_stands_beside_its_choice(root):
     readings = {"released-code": {"class_accuracy": [100.0, 55.0], "task_accuracy": [], "confusion": []}}
     for seed, last in ((1, 99.0), (2, 99.4)):
-        write_record(root / "records", T, seed, last, overrides=["target_activation=elu"], inference={"ent": readings})
-    # 98.0 on validation, at the end and at the lowest loss.
-    assert cells("ELU") == ["2/3", "99.00 ± 0.00", "99.20 ± 0.28", "+8.95 ± 0.35", "55.00 ± 0.00"]
+        # Task j ends at `last`, from 90 + j just after it was learned.
+        made_up = payload(T, seed, final=[last] * 5, overrides=["target_activation=elu"], inference={"ent": readings})
+        records.write(made_up, None, root / "records")
+    assert cells("ELU") == ["2/3", "99.00 ± 0.00", "99.20 ± 0.28", "+7.70 ± 0.28", "55.00 ± 0.00"]
     assert cells("ReLU (default)") == ["0/3", "–", "–", "–", "–"]
 
 

@@ -1,4 +1,5 @@
-"""The Triton kernel of the output layer, by Triton's interpreter on the CPU: its arithmetic, not its speed."""
+"""The Triton kernel of the output layer without a GPU: its arithmetic by Triton's interpreter on the CPU, its size by
+compiling it for one."""
 
 import json
 import os
@@ -44,10 +45,67 @@ print(json.dumps(worst))
 """
 
 
+COMPILE = """
+import json, re, subprocess, sys, tempfile
+from pathlib import Path
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from hypermask.engine import output_layer_cuda as kernel
+
+width, tasks, first = json.loads(sys.argv[1])
+chosen = kernel.tiling(tasks)
+values = kernel.constants(width, chosen, first=first)
+kinds = {"rows": "i32", "previous_count": "i32", "two_kappa": "fp32"} | dict.fromkeys(values, "constexpr")
+names = kernel._update.arg_names
+signature = {name: kinds.get(name, "*fp32") for name in names}
+source = ASTSource(
+    kernel._update,
+    signature,
+    constexprs={(names.index(name),): value for name, value in values.items()},
+    attrs={(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if signature[name] == "*fp32"},
+)
+options = {"num_warps": chosen.warps, "num_stages": 1}
+compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+with tempfile.NamedTemporaryFile("w", suffix=".ptx") as ptx:
+    ptx.write(compiled.asm["ptx"])
+    ptx.flush()
+    assembler = sorted(Path(triton.__file__).parent.rglob("ptxas*"))[0]
+    command = [assembler, "-v", "--gpu-name", "sm_90a", ptx.name, "-o", "/dev/null"]
+    report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+spilled = int(re.search(r"(\\d+) bytes spill stores", report)[1])
+print(json.dumps({"shared": chosen.programs * compiled.metadata.shared, "spilled": spilled}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("width", "tasks", "first"),
+    [(25, 1, True), (25, 5, False), (100, 1, True), (100, 10, False), (100, 100, False), (200, 40, False)],
+)
+def test_kernel_fits_into_an_h100(width, tasks, first):
+    result = subprocess.run(
+        [sys.executable, "-c", COMPILE, json.dumps([width, tasks, first])], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr[-2000:]
+    found = json.loads(result.stdout)
+    # 227 KB of shared memory for all programs of a multiprocessor; a thread's 255 registers, and little beside them.
+    assert found["shared"] <= 227 * 1024
+    assert found["spilled"] <= 128
+
+
+def test_more_tasks_than_the_kernel_takes_are_one_sentence():
+    from hypermask.engine.fused import UnavailableError
+    from hypermask.engine.output_layer_cuda import tiling
+
+    assert tiling(128).tasks == 128
+    with pytest.raises(UnavailableError, match="its kernel takes 128 tasks at most, and this is task 129"):
+        tiling(129)
+
+
 @pytest.mark.parametrize(
     ("rows", "width", "previous"),
-    [(70, 25, 0), (130, 25, 4), (200, 20, 17), (64, 16, 1)],
-    ids=["first task", "four previous tasks", "more tasks than one product takes", "one tile"],
+    [(70, 25, 0), (130, 25, 4), (200, 20, 17), (64, 16, 1), (90, 40, 15), (70, 20, 70)],
+    ids=["first task", "four previous", "the next tiling", "one tile", "the last of a tiling", "the largest tiling"],
 )
 def test_kernel_equals_autograd_and_adam_in_float64(rows, width, previous):
     result = subprocess.run(
