@@ -118,6 +118,7 @@ class HNETConfig:
 
     chunk_size: how many of the target's weights and biases one pass generates.  chunk_embedding_size: of the input that
     says which.  beta: weight of the distance between outputs for previous tasks, divided by their number.
+    initialisation: of the hypernetwork, `xavier`, as HNET's authors do, or `hypnettorch`, that library's default.
     """
 
     target_hidden: tuple[int, ...]
@@ -128,6 +129,7 @@ class HNETConfig:
     hypernetwork_activation: str
     beta: float
     target_activation: str = "relu"
+    initialisation: str = field(default="xavier", metadata={"before": "xavier"})
     name: str = "hnet"
 
     def __post_init__(self) -> None:
@@ -138,6 +140,8 @@ class HNETConfig:
         for key in ("target_activation", "hypernetwork_activation"):
             _check(self, key, getattr(self, key) in ("relu", "elu"), "relu or elu")
         _check(self, "beta", self.beta >= 0, "at least 0")
+        known = ("xavier", "hypnettorch")
+        _check(self, "initialisation", self.initialisation in known, "xavier or hypnettorch")
 
 
 @dataclass(frozen=True)

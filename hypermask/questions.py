@@ -52,6 +52,12 @@ QUESTIONS = (
         part="inference",
     ),
     _question(
+        "Initialisation of HNET's hypernetwork",
+        "split_mnist/hnet",
+        ONE,
+        {"as HNET's authors (Xavier)": "", "hypnettorch's default": "initialisation=hypnettorch"},
+    ),
+    _question(
         "Stem of ResNet-18 on 32x32 images",
         "split_cifar100/hypermask-f",
         ONE,

@@ -34,10 +34,9 @@ class HNET(Method):
     Only e_t trains besides Phi: embeddings of finished tasks are frozen. The method gives e_t an Adam of its own at
     the same rate; as Adam treats every number by itself, one Adam for both is the same.
 
-    input_shape: one sample's, without the batch.  seed: initialises Phi and the embeddings, as HNET's authors do:
-    weights by Xavier's uniform rule, biases zero, embeddings N(0, 1). hypnettorch's default for weights and biases,
-    U(+-1/sqrt(fan in)), starts the generated networks with much larger weights; the second task of Split MNIST then
-    ends at 98.8 % instead of 99.8 % (seed 1).
+    input_shape: one sample's, without the batch.  seed: initialises Phi and the embeddings, N(0, 1). As HNET's authors
+    do, weights start by Xavier's uniform rule and biases at zero; hypnettorch's default, U(+-1/sqrt(fan in)), starts
+    the generated networks with much larger weights.
     """
 
     sources: ClassVar[tuple[str, ...]] = ("methods/hnet.py", "objective.py")
@@ -71,10 +70,11 @@ class HNET(Method):
                 num_cond_embs=tasks,
                 verbose=False,
             )
-            for weight in self.hypernetwork.layer_weight_tensors:
-                nn.init.xavier_uniform_(weight)
-            for bias in self.hypernetwork.layer_bias_vectors:
-                nn.init.zeros_(bias)
+            if settings.initialisation == "xavier":
+                for weight in self.hypernetwork.layer_weight_tensors:
+                    nn.init.xavier_uniform_(weight)
+                for bias in self.hypernetwork.layer_bias_vectors:
+                    nn.init.zeros_(bias)
         self._train_embedding_of(None)
         self._stored_outputs: torch.Tensor | None = None
 
