@@ -50,6 +50,39 @@ def test_fused_is_reproducible_bit_for_bit(experiment):
     assert all(torch.equal(weights[name], again[name]) for name in weights)
 
 
+@pytest.mark.parametrize(("width", "previous"), [(25, 4), (100, 0), (100, 9), (100, 40), (100, 99), (200, 39)])
+def test_the_kernel_equals_float64_at_the_papers_widths(width, previous):
+    from hypermask.engine.output_layer_cuda import OutputLayer
+
+    torch.manual_seed(0)
+    rows, kappa = 50_001, 0.3
+    weight = torch.nn.Parameter(torch.randn(rows, width, device="cuda") / width**0.5)
+    bias = torch.nn.Parameter(torch.randn(rows, device="cuda"))
+    start = torch.randn(previous, width, device="cuda")
+    layer = OutputLayer(weight, bias, start, learning_rate=1e-3)
+    w_start = torch.cat([weight, bias[:, None]], 1).detach().double()
+    with torch.no_grad():
+        weight += 1e-3 * torch.randn_like(weight)
+    w = torch.cat([weight, bias[:, None]], 1).detach().double().requires_grad_()
+    hidden = torch.cat([start + 1e-3 * torch.randn_like(start), torch.randn(1, width, device="cuda")])
+    gradient = torch.randn(rows, device="cuda")
+
+    def with_one(u):
+        return torch.cat([u.double(), u.new_ones(len(u), 1, dtype=torch.float64)], 1)
+
+    u = with_one(hidden).requires_grad_()
+    difference = w @ u[:-1].T - w_start @ with_one(start).T
+    loss = kappa * difference.square().sum() + (gradient.double() * (w @ u[-1])).sum()
+    loss.backward()
+    squares, hidden_gradient = layer.update(gradient, hidden, kappa)
+    assert squares.item() == pytest.approx(difference.square().sum().item(), rel=1e-4, abs=1e-3)
+    scale = u.grad[:, :-1].abs().max()
+    assert (hidden_gradient - u.grad[:, :-1]).abs().max() < 1e-4 * scale
+    # The first moment is a tenth of the gradient.
+    found = 10 * torch.cat([layer._moments[0], layer._moments[2][:, None]], 1).double()
+    assert (found - w.grad).norm() < 1e-4 * w.grad.norm()
+
+
 def test_thresholds_equal_sorting():
     values = torch.rand(300_000, device="cuda")
     sizes, p = (200_000, 99_000, 1000), 30.0
