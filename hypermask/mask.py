@@ -96,7 +96,11 @@ class Segments:
 @cache
 def _segments(sizes: tuple[int, ...], device: torch.device) -> Segments:
     counts = torch.tensor(sizes, device=device)
-    return Segments(counts - 1, torch.repeat_interleave(torch.arange(len(sizes), device=device), counts))
+    segments = Segments(counts - 1, torch.repeat_interleave(torch.arange(len(sizes), device=device), counts))
+    if device.type == "cuda":
+        # Kept for all threads, whose streams do not wait for this one.
+        torch.cuda.current_stream(device).synchronize()
+    return segments
 
 
 def order_statistics(values: torch.Tensor, segments: Segments, ranks: torch.Tensor) -> torch.Tensor:

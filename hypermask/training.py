@@ -342,7 +342,7 @@ class Schedule:
 
 
 class Stopwatch:
-    """Wall-clock seconds on a device, with pauses."""
+    """Wall-clock seconds of this thread's work on a device, with pauses."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._paused = device, 0.0
@@ -363,7 +363,8 @@ class Stopwatch:
 
     def _now(self) -> float:
         if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+            # Not the whole device: other threads' work is not this one's, and one of them may be capturing a graph.
+            torch.cuda.current_stream(self._device).synchronize()
         return time.perf_counter()
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 
 import torch
 
+# While one thread captures, no other may begin to: that waits for the whole device, which would break the capture.
+_ONE_AT_A_TIME = threading.Lock()
 # Steps before the capture: libraries choose their algorithms and the optimizer makes its state in them. They are real
 # steps of the training.
 WARM_UP = 3
@@ -63,7 +66,10 @@ class CapturedStep:
             graph.register_generator_state(generator)
         try:
             # thread_local: other seeds may train in other threads.
-            with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            with (
+                _ONE_AT_A_TIME,
+                torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
+            ):
                 self._loss = self._once()
         except RuntimeError as error:
             self._capturable = False
