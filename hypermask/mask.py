@@ -19,6 +19,8 @@ import torch.nn.functional as F
 RANK_SLACK = 1e-9
 # 1.0 as float32.
 ONE_BITS = 0x3F80_0000
+# Kinds of devices on which the thresholds of all tensors are found together.
+TOGETHER = ("cuda",)
 
 
 def kept_rank(size: int, p: float) -> int:
@@ -68,7 +70,7 @@ def sparsify_all(
 
     On a GPU all thresholds are found together, and p may be a tensor there, so that the step can be captured.
     """
-    if values.device.type != "cuda" or values.dtype != torch.float32:
+    if values.device.type not in TOGETHER or values.dtype != torch.float32:
         return tuple(sparsify(part, p) for part, p in zip(values.split(sizes), percents, strict=True))
     if all(isinstance(p, float) and p == 0 for p in percents):
         return values.split(sizes)
@@ -88,15 +90,18 @@ class Segments:
 
     def kept_ranks(self, percents: Sequence[float | torch.Tensor]) -> torch.Tensor:
         """`kept_rank` of each piece, int64 [S], without asking the device for anything."""
-        fractions = torch.stack([self.last.new_zeros((), dtype=torch.float64) + p / 100 for p in percents])
-        ranks = torch.ceil(self.last * fractions.view(-1) - RANK_SLACK).long()
+        # p may be a number or a tensor of one.
+        fractions = torch.cat([self.last.new_zeros(1, dtype=torch.float64) + p / 100 for p in percents])
+        ranks = torch.ceil(self.last * fractions - RANK_SLACK).long()
         return torch.minimum(ranks.clamp(min=0), self.last)
 
 
 @cache
 def _segments(sizes: tuple[int, ...], device: torch.device) -> Segments:
     counts = torch.tensor(sizes, device=device)
-    segments = Segments(counts - 1, torch.repeat_interleave(torch.arange(len(sizes), device=device), counts))
+    segments = Segments(
+        counts - 1, torch.repeat_interleave(torch.arange(len(sizes), device=device), counts, output_size=sum(sizes))
+    )
     if device.type == "cuda":
         # Kept for all threads, whose streams do not wait for this one.
         torch.cuda.current_stream(device).synchronize()

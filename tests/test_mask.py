@@ -187,6 +187,7 @@ def test_the_histograms_take_p_from_the_device_and_tell_neighbours_apart():
     ranks = layout.kept_ranks([torch.tensor(34.0, dtype=torch.float64), 67.0])
     assert ranks.tolist() == [2, 3]
     assert layout.kept_ranks([33.0, torch.tensor(99.0)]).tolist() == [1, 3]
+    assert layout.kept_ranks([33.0, torch.tensor([99.0])]).tolist() == [1, 3]
     found = order_statistics(torch.cat([neighbours, neighbours]), layout, torch.tensor([1, 2]))
     assert found.tolist() == [neighbours[0].item(), neighbours[1].item()]
 
