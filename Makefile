@@ -39,7 +39,7 @@ notebooks: $(INSTALLED) ## execute the committed notebooks again, in place (afte
 
 verify: $(INSTALLED) ## train one committed record again, in full, and compare
 	@echo "verify: train the committed record of split_mnist/hypermask-t, seed 1, again and compare"
-	$(HYPERMASK) verify records/split_mnist/hypermask-t/*/seed1.json
+	$(HYPERMASK) verify records/split_mnist/hypermask-t/02d0e9695504/seed1.json
 
 lab: $(INSTALLED) ## open JupyterLab on the notebooks
 	$(VENV_PYTHON) -m jupyterlab notebooks/

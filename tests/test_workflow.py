@@ -100,7 +100,7 @@ def test_finished_records_survive_a_killed_job_and_a_killed_workflow(project_roo
 
 def test_an_item_is_trained_and_then_drawn_with_own_runs(project_root, root):
     # Its run, of another root's notebook, is there: nothing has to be trained in full.
-    (shipped,) = (project_root / "records" / NAME).glob("*/seed1.json")
+    shipped = records.location(project_root / "records", NAME, experiments.get(NAME).config.hash, 1)
     own = records.location(paths.runs(), NAME, shipped.parent.name, 1)
     own.parent.mkdir(parents=True)
     for suffix in (".json", ".npz"):

@@ -5,7 +5,7 @@ import shutil
 
 from nbval_run import NOTEBOOKS, PROJECT, nbval
 
-from hypermask import files, records
+from hypermask import experiments, files, records
 
 SHOWN_BY = {
     "split_mnist/hypermask-t": {
@@ -32,7 +32,7 @@ def test_nbval_fails_in_every_notebook_that_shows_the_record(tmp_path):
 
 def alter(root, name):
     """Change the last accuracy of the last row of the experiment's first record by 0.1, and seal it again."""
-    path = sorted((root / "records" / name).glob("*/seed1.json"))[0]
+    path = records.location(root / "records", name, experiments.get(name).config.hash, 1)
     payload = json.loads(path.read_text())
     payload["accuracy"][-1][0] -= 0.1
     path.write_bytes(files.pretty_json(records.seal(payload)))
