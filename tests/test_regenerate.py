@@ -126,7 +126,9 @@ def test_an_interrupt_leaves_no_kernel_and_no_half_written_file(root, request_to
     says_who = "import os, time\nopen(os.environ['MARK'], 'w').write(str(os.getpid()))"
     write_notebook(root, "sleeps", says_who + "\ntime.sleep(300)")
     mark = root / "kernel"
-    launcher = "from hypermask import regenerate; regenerate.regenerate()"
+    # Tests that run in the background of a script inherit that interrupts are ignored.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    launcher = f"{heeds}; from hypermask import regenerate; regenerate.regenerate()"
     package = str(Path(regenerate.__file__).resolve().parent.parent)
     environment = os.environ | {"MARK": str(mark), "PYTHONPATH": package}
     process = subprocess.Popen(
