@@ -20,7 +20,7 @@ from hypermask.batch_statistics import TaskStatistics
 from hypermask.config import HyperMaskConfig, section_from_dict, section_to_dict
 from hypermask.errors import HyperMaskError
 from hypermask.mask import scheduled_sparsity, sparsify_all
-from hypermask.methods.base import LastLinearInput, Method, Network
+from hypermask.methods.base import Method, Network, last_linear_input
 from hypermask.seeds import global_generator
 
 
@@ -189,7 +189,7 @@ class HyperMask(Method):
         )
 
     def _features(self, masks: dict[str, torch.Tensor], inputs: torch.Tensor, statistics_of: int) -> torch.Tensor:
-        return LastLinearInput(self.target).of(lambda: self._apply_masks(masks, inputs, statistics_of))
+        return last_linear_input(self.target, lambda: self._apply_masks(masks, inputs, statistics_of))
 
     def unmasked_logits(self, inputs: torch.Tensor) -> torch.Tensor:
         """f(x; theta): the target network without any mask."""

@@ -82,6 +82,11 @@ QUESTIONS = (
 )
 
 
+def needs() -> list[Need]:
+    """The runs of every choice; one that answers several questions is listed for each."""
+    return [need for question in QUESTIONS for _, need in question.choices]
+
+
 def markdown() -> str:
     """Each question's choices with what the committed runs measured, as a Markdown table."""
     head = ("question", "choice", "runs", "validation accuracy", "test accuracy", "BWT", "ENT")

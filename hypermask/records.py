@@ -469,11 +469,10 @@ def _refuse_unfit(record: Record) -> None:
 
 def _configurations_of_the_paper(name: str) -> set[str]:
     """Hashes of the named configuration and of those that an item or an open question needs with changes."""
-    from hypermask.questions import QUESTIONS
+    from hypermask import questions
 
     named = experiments.get(name)
-    needed = [need for item in items.ITEMS for need in item.runs]
-    needed += [need for question in QUESTIONS for _, need in question.choices]
+    needed = [need for item in items.ITEMS for need in item.runs] + questions.needs()
     changed = [named.override(need.overrides) for need in needed if need.experiment == name]
     return {named.config.hash, *(experiment.config.hash for experiment in changed)}
 

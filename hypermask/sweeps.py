@@ -67,15 +67,14 @@ def jobs(names: Sequence[str]) -> list[Job]:
     """
     wanted: dict[str, tuple[Experiment, set[int], dict[str, None]]] = {}
     chosen = items.ITEMS if ALL in names else [items.get(name) for name in names if name != QUESTIONS]
-    runs = [item.runs for item in chosen]
+    runs = [need for item in chosen for need in item.runs]
     if QUESTIONS in names:
-        runs += [[need] for question in questions.QUESTIONS for _, need in question.choices]
-    for group in runs:
-        for need in group:
-            experiment = experiments.get(need.experiment).override(list(need.overrides))
-            _, seeds, infer = wanted.setdefault(experiment.config.hash, (experiment, set(), {}))
-            seeds.update(need.seeds)
-            infer.update(dict.fromkeys(need.infer))
+        runs += questions.needs()
+    for need in runs:
+        experiment = experiments.get(need.experiment).override(list(need.overrides))
+        _, seeds, infer = wanted.setdefault(experiment.config.hash, (experiment, set(), {}))
+        seeds.update(need.seeds)
+        infer.update(dict.fromkeys(need.infer))
     if not wanted:
         raise HyperMaskError(f"{' '.join(names)} needs no runs; see hypermask status.")
     return [_job(experiment, tuple(sorted(seeds)), tuple(infer)) for experiment, seeds, infer in wanted.values()]

@@ -24,35 +24,26 @@ class Network:
     features: Callable[[torch.Tensor], torch.Tensor]
 
 
-class LastLinearInput:
-    """Runs a network and gives what entered the last linear layer that it called: the features of its inputs.
+def last_linear_input(network: nn.Module, run: Callable[[], object]) -> torch.Tensor:
+    """Features [B, d]: what entered the last linear layer that the network called while `run` ran it once."""
+    last: list[torch.Tensor] = []
 
-    network: any `nn.Module`.
-    """
+    def keep(_: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
+        last[:] = given[:1]
 
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
-        self._linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
-
-    def of(self, run: Callable[[], object]) -> torch.Tensor:
-        """Features [B, d]; `run` calls the network once."""
-        last: list[torch.Tensor] = []
-
-        def keep(_: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
-            last[:] = given[:1]
-
-        hooks = [module.register_forward_pre_hook(keep) for module in self._linear]
-        try:
-            run()
-        finally:
-            for hook in hooks:
-                hook.remove()
-        if not last:
-            raise HyperMaskError(
-                f"{type(self._network).__name__} calls no linear layer, whose input would be its features; end it with "
-                "nn.Linear, or override features(inputs, task)."
-            )
-        return last[0].flatten(1)
+    linear = [module for module in network.modules() if isinstance(module, nn.Linear)]
+    hooks = [module.register_forward_pre_hook(keep) for module in linear]
+    try:
+        run()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not last:
+        raise HyperMaskError(
+            f"{type(network).__name__} calls no linear layer, whose input would be its features; end it with "
+            "nn.Linear, or override features(inputs, task)."
+        )
+    return last[0].flatten(1)
 
 
 class Method(nn.Module):

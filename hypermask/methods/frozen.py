@@ -19,7 +19,7 @@ from hypermask.errors import HyperMaskError
 from hypermask.evaluation import BATCH
 from hypermask.fecam import Prototypes, normalise, prototypes
 from hypermask.inference import BestScore
-from hypermask.methods.base import LastLinearInput, Method
+from hypermask.methods.base import Method, last_linear_input
 from hypermask.seeds import global_generator
 
 # FeCAM's power of Tukey's ladder, for features of a network that has not seen their classes.
@@ -82,7 +82,7 @@ class FrozenNetwork(Method):
         return self.target(inputs)
 
     def features(self, inputs: torch.Tensor, task: int) -> torch.Tensor:
-        return LastLinearInput(self.target).of(lambda: self.target(inputs))
+        return last_linear_input(self.target, lambda: self.target(inputs))
 
     def procedures(self) -> dict[str, type]:
         return {self.settings.classifier: BestScore}
