@@ -38,7 +38,8 @@ class BenchmarkConfig:
     augment: whether training images are augmented, where the benchmark does.  normalise: False leaves pixels in [0, 1]
     where the benchmark leaves the choice.  first_task_permuted: False leaves the first task of permuted MNIST as it is.
     statistics: whose means and deviations of the colour channels normalise images, `imagenet` or `cifar100`; `default`,
-    the benchmark's own.
+    the benchmark's own.  stratified: False sets aside a task's first images whatever their classes, where the benchmark
+    leaves the choice.
     """
 
     name: str
@@ -48,6 +49,7 @@ class BenchmarkConfig:
     normalise: bool = field(default=True, metadata={"before": True})
     first_task_permuted: bool = field(default=True, metadata={"before": True})
     statistics: str = field(default="default", metadata={"before": "default"})
+    stratified: bool = field(default=True, metadata={"before": True})
 
     def __post_init__(self) -> None:
         _check(self, "statistics", self.statistics in STATISTICS, "default, imagenet or cifar100")

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hypermask import paper
+from hypermask import experiments, paper
 from hypermask.errors import HyperMaskError
 
 if TYPE_CHECKING:
+    from hypermask.experiments import Experiment
     from hypermask.records import Record
 
 FIVE = (1, 2, 3, 4, 5)
@@ -35,6 +36,17 @@ class Need:
     def label(self) -> str:
         """The experiment, with the changed values in brackets: `split_mnist/hypermask-t [beta=0.01]`."""
         return f"{self.experiment} [{' '.join(self.overrides)}]" if self.overrides else self.experiment
+
+    @property
+    def configured(self) -> Experiment:
+        """The experiment with the changed values."""
+        return experiments.get(self.experiment).override(list(self.overrides))
+
+    def met_by(self, record: Record) -> bool:
+        """Whether a record of its configuration is one of its runs: finished, and with all that is needed."""
+        needed = self.part is None or record.payload[self.part] is not None
+        inferred = set(self.infer) <= set(record.payload["inference"] or ())
+        return record.finished and record.seed in self.seeds and needed and inferred
 
     @property
     def infer(self) -> tuple[str, ...]:

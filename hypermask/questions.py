@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hypermask import experiments, metrics, paths, records
+from hypermask import metrics, paths, records
 from hypermask.items import ONE, THREE, Need
 from hypermask.records import Record
 
@@ -79,6 +79,12 @@ QUESTIONS = (
         ONE,
         {"ImageNet's": "", "CIFAR-100's": "statistics=cifar100"},
     ),
+    _question(
+        "Validation images",
+        "split_cifar100/hypermask-f",
+        ONE,
+        {"the first 50 of each class": "", "the first 500 of a task": "stratified=false"},
+    ),
 )
 
 
@@ -109,7 +115,7 @@ def markdown() -> str:
 
 def _measured(need: Need) -> tuple[str, ...]:
     """The cells of one choice."""
-    experiment = experiments.get(need.experiment).override(list(need.overrides))
+    experiment = need.configured
     found = records.find(experiment.name, experiment.config.hash, paths.records(), need.seeds)
     runs = [record for record in found if record.finished]
     inferred = [record for record in runs if "ent" in (record.payload["inference"] or {})]

@@ -473,8 +473,7 @@ def _configurations_of_the_paper(name: str) -> set[str]:
 
     named = experiments.get(name)
     needed = [need for item in items.ITEMS for need in item.runs] + questions.needs()
-    changed = [named.override(need.overrides) for need in needed if need.experiment == name]
-    return {named.config.hash, *(experiment.config.hash for experiment in changed)}
+    return {named.config.hash, *(need.configured.config.hash for need in needed if need.experiment == name)}
 
 
 def _objection(record: Record, existing: Record | None) -> str | None:

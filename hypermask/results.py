@@ -175,7 +175,7 @@ def report_settings(item: str, runs: Iterable[Runs]) -> str:
 
 
 def _recorded(item: Item, need: Need, profile: str, own_runs: bool, device: str) -> Runs:
-    experiment = experiments.get(need.experiment).override(list(need.overrides))
+    experiment = need.configured
     shipped = _shown(item, need, experiment, paths.records())
     if profile == "paper":
         shipped_seeds = {record.seed for record in shipped if record.finished}

@@ -38,14 +38,7 @@ class _Shelf:
 
     def present(self, need: Need) -> list[Record]:
         """The finished runs that meet the need."""
-        experiment = _experiment(need)
-        return [
-            record
-            for record in self.folder(experiment.name, experiment.config.hash)
-            if record.finished
-            and record.seed in need.seeds
-            and (need.part is None or record.payload[need.part] is not None)
-        ]
+        return [record for record in self.folder(need.experiment, need.configured.config.hash) if need.met_by(record)]
 
 
 def status() -> dict[str, list[dict[str, Any]]]:
@@ -276,7 +269,7 @@ def _records_today(notebook: str, shown: dict[str, str], shelf: _Shelf) -> dict[
         record
         for item in items.of_notebook(notebook)
         for need in item.runs
-        for record in shelf.folder(need.experiment, _experiment(need).config.hash)
+        for record in shelf.folder(need.experiment, need.configured.config.hash)
         if item.shows(need, record)
     ]
     hashes = {record.path.relative_to(paths.root()).as_posix(): record.content_sha256 for record in today}
@@ -294,11 +287,6 @@ def _hashes_in(folder: Path) -> dict[str, str]:
         except records.RecordError:
             continue
     return hashes
-
-
-def _experiment(need: Need) -> experiments.Experiment:
-    """The experiment with the need's overrides."""
-    return experiments.get(need.experiment).override(list(need.overrides))
 
 
 def _missing_shortened(missing: list[dict[str, Any]]) -> str:

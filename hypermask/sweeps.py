@@ -71,7 +71,7 @@ def jobs(names: Sequence[str]) -> list[Job]:
     if QUESTIONS in names:
         runs += questions.needs()
     for need in runs:
-        experiment = experiments.get(need.experiment).override(list(need.overrides))
+        experiment = need.configured
         _, seeds, infer = wanted.setdefault(experiment.config.hash, (experiment, set(), {}))
         seeds.update(need.seeds)
         infer.update(dict.fromkeys(need.infer))
@@ -93,8 +93,7 @@ def showing(job: Job) -> list[str]:
         item.id
         for item in items.ITEMS
         for need in item.runs
-        if need.experiment == job.experiment.name
-        and experiments.get(need.experiment).override(list(need.overrides)).config.hash == wanted
+        if need.experiment == job.experiment.name and need.configured.config.hash == wanted
     ]
 
 

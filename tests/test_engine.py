@@ -2,6 +2,7 @@
 
 import copy
 import os
+import platform
 import subprocess
 import sys
 import warnings
@@ -12,7 +13,7 @@ from small_methods import FixedBatches
 from torch import nn
 
 from hypermask.config import TrainingConfig
-from hypermask.engine import make
+from hypermask.engine import make, output_layer_cpu
 from hypermask.engine.output_layer_cpu import OutputLayer
 from hypermask.errors import HyperMaskError
 from hypermask.methods import Method
@@ -288,6 +289,47 @@ def test_any_number_of_rows(rows):
     gradient = normal(rows, seed=3)
     _, hidden_gradient = layer.update(gradient, hidden[None], kappa=0.0)
     torch.testing.assert_close(hidden_gradient[0], gradient @ normal(rows, 3, seed=0), rtol=1e-4, atol=1e-4)
+
+
+def step_against_autograd(previous: int, width: int, dtype: torch.dtype) -> None:
+    """One step of the kernel against the same loss by autograd in float64."""
+    rows, kappa = 130, 0.3
+    weight, bias = nn.Parameter(normal(rows, width, seed=0, dtype=dtype)), nn.Parameter(torch.zeros(rows, dtype=dtype))
+    start = normal(previous, width, seed=1, dtype=dtype)
+    layer = OutputLayer(weight, bias, start, learning_rate=1e-3)
+    hidden, gradient = normal(previous + 1, width, seed=2, dtype=dtype), normal(rows, seed=3, dtype=dtype)
+    w = torch.cat([weight, bias[:, None]], dim=1).detach().double().requires_grad_()
+    ones = torch.ones(previous + 1, 1, dtype=torch.float64)
+    u = torch.cat([hidden.double(), ones], dim=1).requires_grad_()
+    residual = w @ u[:-1].T - w.detach() @ torch.cat([start.double(), ones[:-1]], dim=1).T
+    (kappa * residual.square().sum() + gradient.double() @ (w @ u[-1])).backward()
+
+    squares, hidden_gradient = layer.update(gradient, hidden, kappa)
+    # After the first step Adam's first moment is a tenth of the gradient.
+    found = layer._m.transpose(1, 2).reshape(-1, width + 1)[:rows] / 0.1
+    close = {"rtol": 1e-4, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9}
+    torch.testing.assert_close(squares.double(), residual.detach().square().sum(), **close)
+    torch.testing.assert_close(hidden_gradient.double(), u.grad[:, :-1], **close)
+    torch.testing.assert_close(found.double(), w.grad, **close)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [3, 4, 5, 6])
+@pytest.mark.parametrize("previous", [0, 1, 2, 3, 4, 5, 8, 11])
+def test_any_number_of_tasks_and_columns(previous, width, dtype):
+    step_against_autograd(previous, width, dtype)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names instruction sets of x86-64")
+@pytest.mark.parametrize("processor", ["x86-64", "sandybridge", "haswell"])
+def test_processors_with_narrower_registers(monkeypatch, processor):
+    narrower = [f"-march={processor}" if flag == "-march=native" else flag for flag in output_layer_cpu.FLAGS]
+    assert narrower != list(output_layer_cpu.FLAGS)
+    monkeypatch.setattr(output_layer_cpu, "FLAGS", tuple(narrower))
+    output_layer_cpu._library.cache_clear()
+    for dtype in (torch.float32, torch.float64):
+        step_against_autograd(5, 6, dtype)
+    output_layer_cpu._library.cache_clear()
 
 
 # -- reproducible -------------------------------------------------------------------------------------------

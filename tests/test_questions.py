@@ -46,7 +46,7 @@ def test_of_a_run_that_keeps_the_lowest_validation_loss_that_model_counts(root):
 
 def test_the_missing_runs_are_one_sweep(root):
     jobs = sweeps.jobs([sweeps.QUESTIONS])
-    assert sum(len(job.missing) for job in jobs) == 3 * 3 + 2 + 5
+    assert sum(len(job.missing) for job in jobs) == 3 * 3 + 2 + 6
     assert all(job.infer == ("ent", "fecam") for job in jobs if job.experiment.name == T)
 
 

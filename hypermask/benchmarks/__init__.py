@@ -43,7 +43,11 @@ FACTORIES = {
     "tiny_imagenet": tiny_imagenet,
 }
 AUGMENTED = ("made_shapes", "split_cifar100", "split_cifar100_5x20", "split_mnist", "tiny_imagenet")
-CHOICES = {"normalise": ("split_mnist",), "first_task_permuted": ("permuted_mnist",)}
+CHOICES = {
+    "normalise": ("split_mnist",),
+    "first_task_permuted": ("permuted_mnist",),
+    "stratified": ("split_cifar100", "split_cifar100_5x20"),
+}
 """Which benchmarks leave which choice to the configuration; the others know it as true."""
 NORMALISED_BY_CHANNEL = ("split_cifar100", "split_cifar100_5x20", "tiny_imagenet")
 

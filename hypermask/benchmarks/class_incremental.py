@@ -23,8 +23,9 @@ class ClassIncremental(Benchmark):
     classes: one list of absolute classes per task; the lists may differ in size. `classes_per_task`, which a network
     shared by all tasks gets outputs for, is the size of the longest; shorter tasks use the first outputs. Within a task
     the labels follow the classes in ascending order, whatever the order in the list. validation: images of each class,
-    from the first on, that are set aside.  augmentation: from uint8 images [B, C, H, W] and a generator to uint8 images
-    of the same shape; None for none.  statistics: a name in `CHANNEL_STATISTICS`.
+    from the first on, that are set aside; if not `stratified`, as many images of the task, from its first on, whatever
+    their classes.  augmentation: from uint8 images [B, C, H, W] and a generator to uint8 images of the same shape; None
+    for none.  statistics: a name in `CHANNEL_STATISTICS`.
     """
 
     def __init__(
@@ -37,13 +38,13 @@ class ClassIncremental(Benchmark):
         augmentation: Augmentation | None,
         statistics: str,
         device: torch.device | str,
+        stratified: bool = True,
     ) -> None:
         _check_classes(name, classes, len(images.class_names))
         if statistics not in CHANNEL_STATISTICS:
             raise HyperMaskError(
                 f"{name} was asked for the channel statistics {statistics!r}; choose {' or '.join(CHANNEL_STATISTICS)}."
             )
-        rank = rank_within_class(images.train.labels)
         used = [label for task in classes for label in task]
         check_validation(name, validation, np.bincount(images.train.labels)[used].min(), unit="class")
         if images.remark:
@@ -59,9 +60,10 @@ class ClassIncremental(Benchmark):
         mean, std = CHANNEL_STATISTICS[statistics]
         self._mean = torch.tensor(mean, device=self.device).view(-1, 1, 1)
         self._std = torch.tensor(std, device=self.device).view(-1, 1, 1)
+        aside = _set_aside(images.train.labels, classes, validation, stratified)
         parts = {
-            "train": (images.train, rank >= validation),
-            "validation": (images.train, rank < validation),
+            "train": (images.train, ~aside),
+            "validation": (images.train, aside),
             "test": (images.test, True),
         }
         self._tasks = [
@@ -101,6 +103,16 @@ def per_class(name: str, validation: int, classes: int) -> int:
             f"choose a multiple of {classes}."
         )
     return validation // classes
+
+
+def _set_aside(labels: np.ndarray, classes: Sequence[Sequence[int]], validation: int, stratified: bool) -> np.ndarray:
+    """Which training images are for validation: bool [N]."""
+    if stratified:
+        return rank_within_class(labels) < validation
+    aside = np.zeros(len(labels), dtype=bool)
+    for task in classes:
+        aside[np.flatnonzero(np.isin(labels, task))[: validation * len(task)]] = True
+    return aside
 
 
 def _check_classes(name: str, classes: Sequence[Sequence[int]], known: int) -> None:

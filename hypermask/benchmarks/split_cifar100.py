@@ -48,13 +48,15 @@ def split_cifar100(
     device: torch.device | str = "cpu",
     seed: int = 1,
     statistics: str = "imagenet",
+    stratified: bool = True,
     root: str | Path | None = None,
 ) -> ClassIncremental:
     """Split CIFAR-100, its first `tasks` tens of classes: 0-9, 10-19, ...
 
     augment: whether `prepare` augments when given a generator.  validation: how many training images of a task are set
     aside, a tenth of each class.  seed: without effect, as nothing is drawn; every benchmark takes one.  statistics: of
-    the channels, `imagenet` or `cifar100`, for normalising.  root: the data root, as in `data.data_root`.
+    the channels, `imagenet` or `cifar100`, for normalising.  stratified: False sets aside the first images of a task,
+    whatever their classes.  root: the data root, as in `data.data_root`.
     """
     name = "split_cifar100"
     check_tasks(name, tasks, 10)
@@ -64,6 +66,7 @@ def split_cifar100(
         validation=per_class(name, validation, 10),
         device=device,
         statistics=statistics,
+        stratified=stratified,
         root=root,
         name=name,
     )
@@ -76,6 +79,7 @@ def split_cifar100_5x20(
     device: torch.device | str = "cpu",
     seed: int = 1,
     statistics: str = "cifar100",
+    stratified: bool = True,
     root: str | Path | None = None,
 ) -> ClassIncremental:
     """CIFAR-100 as in the experiments with unknown task identity, its first `tasks` twenties of FeCAM's class order.
@@ -90,6 +94,7 @@ def split_cifar100_5x20(
         validation=per_class(name, validation, 20),
         device=device,
         statistics=statistics,
+        stratified=stratified,
         root=root,
         name=name,
     )
@@ -102,6 +107,7 @@ def cifar100_tasks(
     validation: int = 50,
     device: torch.device | str = "cpu",
     statistics: str = "cifar100",
+    stratified: bool = True,
     root: str | Path | None = None,
     name: str = "cifar100_tasks",
 ) -> ClassIncremental:
@@ -114,6 +120,7 @@ def cifar100_tasks(
         augmentation=augmentation,
         statistics=statistics,
         device=device,
+        stratified=stratified,
     )
 
 

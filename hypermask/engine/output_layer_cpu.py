@@ -19,7 +19,9 @@ from hypermask.engine.fused import UnavailableError
 from hypermask.engine.optimizers import BETA1, BETA2, EPSILON
 
 # Numbers of output_layer.c.
-ROWS, LANES, CHUNK = 64, 16, 64
+ROWS, LANES = 64, 16
+# Tiles that share their partial sums: at least so many, and more where there would be too many chunks to add up.
+CHUNK, MOST_CHUNKS = 64, 128
 MADV_HUGEPAGE = 14
 FLAGS = ("-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-fPIC")
 
@@ -50,7 +52,8 @@ class OutputLayer:
         self._w_start = _buffer(*self._w.shape, **self._kind).copy_(self._w) if self._previous else self._w
         self._hidden_start = start
         self._m, self._v = (_buffer(*self._w.shape, **self._kind).zero_() for _ in range(2))
-        chunks = math.ceil(self._tiles / CHUNK)
+        self._chunk = CHUNK * math.ceil(self._tiles / (CHUNK * MOST_CHUNKS))
+        chunks = math.ceil(self._tiles / self._chunk)
         self._gradient = torch.zeros(self._tiles * ROWS, **self._kind)
         self._partial = torch.empty(chunks, self._previous + 1, self._columns, LANES, **self._kind)
         self._squares = torch.empty(chunks, dtype=torch.float64)
@@ -75,6 +78,7 @@ class OutputLayer:
         self._gradient[: self._rows] = gradient
         self._library.output_update(
             self._tiles,
+            self._chunk,
             t,
             *(_at(x) for x in (self._w, self._w_start, self._m, self._v, self._gradient, u, e)),
             _at(self._partial),
@@ -143,7 +147,7 @@ def _library(columns: int, dtype: torch.dtype) -> tuple[ctypes.CDLL, str]:
         raise UnavailableError(f"its compiled kernel does not load ({error})") from None
     size, number = ctypes.c_ssize_t, ctypes.c_double if dtype == torch.float64 else ctypes.c_float
     library.output_forward.argtypes = [size, *[ctypes.c_void_p] * 3]
-    library.output_update.argtypes = [size, ctypes.c_int, *[ctypes.c_void_p] * 9, *[number] * 6]
+    library.output_update.argtypes = [size, size, ctypes.c_int, *[ctypes.c_void_p] * 9, *[number] * 6]
     library.output_forward.restype = library.output_update.restype = None
     return library, version
 

@@ -23,7 +23,9 @@ def image_set(remark=""):
     return ImageSet(*parts, tuple("abcdefg"), {"set": "0" * 64}, remark)
 
 
-def benchmark(classes=((3, 1), (6, 0, 5)), validation=4, augmentation=None, statistics="cifar100", remark=""):
+def benchmark(
+    classes=((3, 1), (6, 0, 5)), validation=4, augmentation=None, statistics="cifar100", remark="", **choices
+):
     return ClassIncremental(
         "test_set",
         image_set(remark),
@@ -32,6 +34,7 @@ def benchmark(classes=((3, 1), (6, 0, 5)), validation=4, augmentation=None, stat
         augmentation=augmentation,
         statistics=statistics,
         device="cpu",
+        **choices,
     )
 
 
@@ -59,6 +62,18 @@ def test_every_image_is_in_one_part_with_its_class_in_the_order_of_the_set():
             local = task.classes.index(label)
             assert task.validation.images[task.validation.labels == local][:, 0, 0, 0].tolist() == of_class[:4].tolist()
             assert task.train.images[task.train.labels == local][:, 0, 0, 0].tolist() == of_class[4:].tolist()
+
+
+def test_without_strata_a_tasks_first_images_are_set_aside():
+    labels = image_set().train.labels
+    found = benchmark(stratified=False)
+    for task in (found.task(0), found.task(1)):
+        of_task = np.flatnonzero(np.isin(labels, task.classes)).tolist()
+        aside = 4 * len(task.classes)
+        assert task.validation.images[:, 0, 0, 0].tolist() == of_task[:aside]
+        assert task.train.images[:, 0, 0, 0].tolist() == of_task[aside:]
+        # The same number as with strata, of which these are no choice.
+        assert task.validation.labels.bincount().tolist() != [4] * len(task.classes)
 
 
 @pytest.mark.parametrize("statistics", CHANNEL_STATISTICS)

@@ -47,6 +47,14 @@ def test_five_tasks_in_the_order_of_fecam():
     assert [sizes(task) for task in tasks] == [[80, 40, 40]] * 5
 
 
+def test_validation_images_without_strata():
+    kept = split_cifar100(tasks=1, validation=20).task(0)
+    found = build(BenchmarkConfig("split_cifar100", 1, 20, stratified=False), 1, "cpu").task(0)
+    assert sizes(found) == sizes(kept)
+    assert kept.validation.labels.bincount().tolist() == [2] * 10
+    assert found.validation.labels.bincount(minlength=10).tolist() != [2] * 10
+
+
 @pytest.mark.parametrize(
     ("benchmark", "statistics"),
     [
