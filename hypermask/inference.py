@@ -96,9 +96,10 @@ PROCEDURES: dict[str, type[Procedure]] = {"ent": ENT, "fecam": FeCAM}
 
 def check(procedures: Sequence[str], method: Method, benchmark: Benchmark) -> None:
     """Refuse unknown procedures, ENT between heads of different size, and FeCAM on a method without features."""
+    known = PROCEDURES | method.procedures()
     for name in procedures:
-        if name not in PROCEDURES and name not in method.procedures():
-            raise HyperMaskError(f"unknown procedure {name!r} to infer the task; expected {' or '.join(PROCEDURES)}.")
+        if name not in known:
+            raise HyperMaskError(f"unknown procedure {name!r} to infer the task; expected {' or '.join(known)}.")
     sizes = sorted(set(_head_sizes(benchmark)))
     if "ent" in procedures and len(sizes) > 1:
         raise HyperMaskError(

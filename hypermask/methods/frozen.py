@@ -182,7 +182,6 @@ class FrozenFeCAM(Classifier):
         self.register_buffer("factors", torch.zeros(tasks, classes, size, size, dtype=torch.float64))
 
     def learn(self, task: int, features: torch.Tensor, labels: torch.Tensor) -> None:
-        super().learn(task, features, labels)
         found = prototypes(_tukey(features), labels, self._classes)
         self.means[task], self.factors[task] = found.means, found.factors
 

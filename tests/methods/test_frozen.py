@@ -93,12 +93,18 @@ def test_one_image_of_each_class_has_finite_scores(name):
     assert classifier.scores(0, torch.tensor([[0.0, 0.0], [1.0, 0.0]])).isfinite().all()
 
 
-def test_bad_features_are_refused():
-    classifier = FrozenFeCAM(tasks=1, classes=2, size=1)
-    with pytest.raises(HyperMaskError, match="some features are infinite or not a number"):
-        classifier.learn(0, torch.tensor([[torch.inf], [1.0]]), torch.tensor([0, 1]))
+@pytest.mark.parametrize("name", CLASSES)
+def test_bad_features_are_refused(name):
+    classifier = CLASSIFIERS[name](tasks=1, classes=2, size=1)
+    for bad in (torch.inf, torch.nan):
+        with pytest.raises(HyperMaskError, match=r"are infinite or not a number|are not all finite"):
+            classifier.learn(0, torch.tensor([[bad], [1.0]]), torch.tensor([0, 1]))
     with pytest.raises(HyperMaskError, match="class 2 of 2 has no training image"):
         classifier.learn(0, torch.tensor([[1.0]]), torch.tensor([0]))
+
+
+def test_fecam_refuses_negative_features():
+    classifier = FrozenFeCAM(tasks=1, classes=2, size=1)
     with pytest.raises(HyperMaskError, match="some features are negative"):
         classifier.learn(0, torch.tensor([[-1.0], [1.0]]), torch.tensor([0, 1]))
 
