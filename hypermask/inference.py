@@ -96,7 +96,7 @@ PROCEDURES: dict[str, type[Procedure]] = {"ent": ENT, "fecam": FeCAM}
 
 def check(procedures: Sequence[str], method: Method, benchmark: Benchmark) -> None:
     """Refuse unknown procedures, ENT between heads of different size, and FeCAM on a method without features."""
-    known = PROCEDURES | method.procedures()
+    known = _known(method)
     for name in procedures:
         if name not in known:
             raise HyperMaskError(f"unknown procedure {name!r} to infer the task; expected {' or '.join(known)}.")
@@ -111,6 +111,11 @@ def check(procedures: Sequence[str], method: Method, benchmark: Benchmark) -> No
             f"{type(method).__name__} gives no features, which fecam compares; use ent, or implement "
             "features(inputs, task)."
         )
+
+
+def _known(method: Method) -> dict[str, type]:
+    """The procedures by which a method can be read: those of all methods, and its own."""
+    return PROCEDURES | method.procedures()
 
 
 @torch.no_grad()
@@ -139,9 +144,10 @@ def measure(
         for index, test in enumerate(tests):
             yield from in_batches(benchmark, index, test)
 
+    known = _known(method)
     for name in dict.fromkeys(procedures):
         readings = found.setdefault(name, {reading: new_reading() for reading in READINGS})
-        procedure = (PROCEDURES | method.procedures())[name](benchmark)
+        procedure = known[name](benchmark)
         procedure.learn(method, task + 1)
         predicted = predict(procedure, method, classes, ordered, len(truth))
         add(readings["after-task"], predicted[-1], truth, classes)

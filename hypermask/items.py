@@ -44,9 +44,12 @@ class Need:
 
     def met_by(self, record: Record) -> bool:
         """Whether a record of its configuration is one of its runs: finished, and with all that is needed."""
-        needed = self.part is None or record.payload[self.part] is not None
         inferred = set(self.infer) <= set(record.payload["inference"] or ())
-        return record.finished and record.seed in self.seeds and needed and inferred
+        return record.finished and record.seed in self.seeds and self.has_part(record) and inferred
+
+    def has_part(self, record: Record) -> bool:
+        """Whether a record has the part that is needed, if one is."""
+        return self.part is None or record.payload[self.part] is not None
 
     @property
     def infer(self) -> tuple[str, ...]:
@@ -110,7 +113,7 @@ class Item:
         A finished one has to have the part that is needed. Settings that are compared are shown with the same
         seeds, those needed.
         """
-        complete = not record.finished or need.part is None or record.payload[need.part] is not None
+        complete = not record.finished or need.has_part(record)
         return complete and (not self.compares_settings or record.seed in need.seeds)
 
 

@@ -1,6 +1,7 @@
 import pytest
+from payloads import payload
 
-from hypermask import experiments, items
+from hypermask import experiments, items, records
 from hypermask.errors import HyperMaskError
 
 
@@ -82,3 +83,19 @@ def test_labels_tell_the_configurations_of_an_item_apart():
 def test_an_unknown_item_is_refused():
     with pytest.raises(HyperMaskError, match="expected fig01 to fig15 or table01 to table12"):
         items.get("fig16")
+
+
+def test_a_need_is_met_by_a_finished_run_with_all_that_is_needed(tmp_path):
+    name = "split_mnist/hypermask-t"
+    need = items.Need(name, (1, 2), part="inference")
+    readings = {"ent": {}, "fecam": {}}
+
+    def run(seed=1, **values):
+        return records.read(records.write(payload(name, seed, **values), None, tmp_path, overwrite=True))
+
+    assert need.met_by(run(inference=readings))
+    assert not need.met_by(run(inference={"ent": {}}))
+    assert not need.met_by(run())
+    assert items.Need(name, (1, 2)).met_by(run())
+    assert not need.met_by(run(seed=3, inference=readings))
+    assert not need.met_by(run(status="interrupted", inference=readings))
