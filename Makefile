@@ -14,10 +14,10 @@ INSTALLED := .venv/.installed
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
 
-setup: $(INSTALLED) ## make .venv with everything the project needs (two minutes, 6 GB with CUDA's libraries)
+setup: $(INSTALLED) ## make .venv with everything the project needs (a few minutes, 6 GB with CUDA's libraries)
 	@echo "setup: .venv is up to date"
 
-paper: $(INSTALLED) ## train Split MNIST's HyperMask-T live (seed 1, 6-8 minutes on 2 cores), then make all figures and tables
+paper: $(INSTALLED) ## train Split MNIST's HyperMask-T live (seed 1, 4 to 6 minutes on 2 cores), then make all figures and tables
 	@echo "paper: 1 of 2: train split_mnist/hypermask-t, seed 1, unless your own run of it is in runs/"
 	$(HYPERMASK) run split_mnist/hypermask-t --seed 1
 	@echo "paper: 2 of 2: write every figure and table from the records"

@@ -32,6 +32,7 @@ from hypermask.engine import Batches, graph
 from hypermask.errors import HyperMaskError
 from hypermask.model import HyperMask
 from hypermask.needs import MEGABYTE, PASSES_PER_STEP
+from hypermask.progress import say
 from hypermask.reference import ReferenceLoop
 from hypermask.seeds import generator
 from hypermask.times import LOOPS, SCHEMA, folder
@@ -179,6 +180,7 @@ def _measure_task(config: Config, task: int, device: torch.device, iterations: i
     first_call_seconds, peak_memory_mb = {}, {}
     with tempfile.TemporaryFile("w", newline="") as log:
         for name, method in trained.items():
+            say(f"bench: task {task}, sets up the {name} loop")
             memory_before = _start_of_peak(device)
             method.to(device)
             watch = Stopwatch(device)
@@ -188,6 +190,7 @@ def _measure_task(config: Config, task: int, device: torch.device, iterations: i
             for iteration in range(1, WARM_UP):
                 loops[name].step(iteration)
             peak_memory_mb[name] = _peak_megabytes(device, memory_before)
+        say(f"bench: task {task}, measures {iterations} iterations of each loop")
         turns = _take_turns(loops | {COPY: _Copy(device)}, config.training.iterations, iterations, device)
     loops["fused"].synchronise()
     return _Task(

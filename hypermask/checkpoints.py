@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import warnings
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from typing import Any
 
 import torch
 
-from hypermask.files import write_atomic
+from hypermask.errors import HyperMaskError
+from hypermask.files import canonical_json, sha256, write_atomic
 
 # A checkpoint that turns out damaged leaves the one before it.
 KEPT_STATES = 2
@@ -56,42 +58,60 @@ class State:
 
 
 class Checkpoints:
-    """The checkpoints of one run, in the folder `seedN.partial` beside the record to be.
+    """The checkpoints of one run, in a folder below `seedN.partial` beside the record to be; one process at a time.
 
-    identity: everything that decides the run's numbers; a checkpoint of another identity is left aside.
+    identity: everything that decides the run's numbers, JSON-plain; each has a folder of its own, so that a checkpoint
+    of other code or settings is neither used nor overwritten. A context: inside, no other process has this run's.
     """
 
     def __init__(self, record: Path, identity: dict[str, Any]) -> None:
-        self._folder, self._identity = record.with_name(f"{record.stem}.partial"), identity
+        self._all = record.with_name(f"{record.stem}.partial")
+        self._folder = self._all / sha256(canonical_json(identity))[:12]
+        self._lock = -1
+
+    def __enter__(self) -> Checkpoints:
+        import fcntl
+
+        self._all.mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self._all, os.O_RDONLY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            experiment = self._all.parents[1].relative_to(self._all.parents[3])
+            raise HyperMaskError(
+                f"another process is training {self._all.stem} of {experiment}; wait for it, or stop it."
+            ) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._lock)
 
     def save(self, state: State) -> None:
         """Keep the state after its last finished task; of older states only the shared layers and one state stay."""
         save_tensors(self._layers(state.finished), state.layers[-1], {})
-        facts = {"identity": self._identity, "finished": state.finished, "history": state.history}
+        facts = {"finished": state.finished, "history": state.history}
         save_tensors(self._state(state.finished), state.weights, facts)
         self._state(state.finished - KEPT_STATES).unlink(missing_ok=True)
 
     def latest(self) -> State | None:
-        """The newest whole state of this run; None if there is none, or only of other code or settings (with a
-        warning)."""
+        """The newest whole state of this run; None if there is none, with a warning where others are left aside."""
         found = sorted(self._folder.glob("state*.safetensors"), key=lambda path: int(path.stem[5:]), reverse=True)
+        reason = "it was made by other code, settings or library versions"
         for path in found:
             try:
                 weights, facts = load_tensors(path)
-                if facts["identity"] != self._identity:
-                    reason = "it was made by other code, settings or library versions"
-                    break
                 layers = [load_tensors(self._layers(task))[0] for task in range(1, facts["finished"] + 1)]
                 return State(facts["finished"], weights, facts["history"], layers)
             except (ValueError, FileNotFoundError) as error:
                 reason = str(error)
-        if found:
-            warnings.warn(f"the checkpoint in {self._folder.name} is left aside: {reason}.", stacklevel=2)
+        if any(self._all.glob("*/state*.safetensors")):
+            warnings.warn(f"the checkpoint in {self._all.name} is left aside: {reason}.", stacklevel=2)
         return None
 
     def remove(self) -> None:
-        """Delete the checkpoints: the record is written."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        """Delete all checkpoints of this configuration and seed: the record is written."""
+        shutil.rmtree(self._all, ignore_errors=True)
 
     def _state(self, finished: int) -> Path:
         return self._folder / f"state{finished}.safetensors"

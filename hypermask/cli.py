@@ -1,4 +1,4 @@
-"""The command line: `hypermask run | infer | regenerate | status | verify | records | data | bench | notebooks`.
+"""The command line `hypermask`: train, infer, regenerate, compare, list, measure.
 
 Bad input ends with one sentence on standard error and status 2.
 """
@@ -10,12 +10,14 @@ import json
 import os
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hypermask import __version__, experiments
 from hypermask.errors import HyperMaskError
+from hypermask.progress import say
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,14 +27,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if getattr(options, "data_root", None):
         os.environ["HYPERMASK_DATA"] = options.data_root
     command: Callable[[argparse.Namespace], int] = options.command
+    warnings.showwarning = _show_warning
     try:
-        return command(options)
+        status = command(options)
+        # Here, and not when the interpreter ends, a reader that has gone is met below.
+        sys.stdout.flush()
+        return status
     except HyperMaskError as error:
         print(f"hypermask: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(
-            "hypermask: stopped; nothing half-written is left (`run` goes on from its last finished task).",
+            "hypermask: stopped; nothing half-written is left (`run` and `sweep` go on from the last finished task).",
             file=sys.stderr,
         )
         return 130
@@ -40,6 +46,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output (head, less) has gone; there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        print(f"hypermask: {_reason(error)}; make room or give access, then start it again.", file=sys.stderr)
+        return 2
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    """Our warnings are sentences; where in the code they arose is of no use on a terminal."""
+    print(f"hypermask: {message}", file=sys.stderr)
+
+
+def _reason(error: OSError) -> str:
+    """`No space left on device: runs/...`, as far as the system tells."""
+    return ": ".join(str(part) for part in (error.strerror or type(error).__name__, error.filename) if part)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,14 +67,19 @@ def run(options: argparse.Namespace) -> int:
     repeated = {seed for seed in options.seed if options.seed.count(seed) > 1}
     if repeated:
         raise HyperMaskError(f"seed {repeated.pop()} is given twice; give each seed once.")
-    from hypermask import paths, records
+    from hypermask import items, paths, records
 
     mine = records.find(experiment.name, experiment.config.hash, paths.runs(), options.seed)
-    there = [] if options.force else [record for record in mine if record.finished]
-    for record in there:
-        lacking = set(options.infer) - set(record.payload["inference"] or ())
-        hint = ", `infer` reads its kept weights" if lacking else ""
-        print(_told(record, f"was there already (--force trains it again{hint})"))
+    there = []
+    for record in mine if not options.force else ():
+        if record.finished and items.has_inferred(record, options.infer):
+            there.append(record)
+            print(_told(record, "was there already (--force trains it again)"))
+        elif record.finished:
+            say(
+                f"{record.experiment} seed {record.seed} is there without {' or '.join(options.infer)} and is trained "
+                "again; `hypermask infer` reads kept weights instead"
+            )
     seeds = [seed for seed in options.seed if seed not in {record.seed for record in there}]
     if not seeds:
         return 0
@@ -146,17 +170,15 @@ def show_status(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     """Train a record's configuration again and compare."""
-    if len(options.record) != 1:
-        raise HyperMaskError(f"verify takes one record, found {len(options.record)}; name one JSON file.")
     from hypermask import paths, records, training
     from hypermask.config import Config
     from hypermask.verify import compare
 
-    committed = records.read(options.record[0])
+    committed = records.read(options.record)
     experiment = experiments.get(committed.experiment).override(committed.payload["overrides"])
     if experiment.config != Config.from_dict(committed.config):
         raise HyperMaskError(
-            f"{committed.experiment} has another configuration now than {options.record[0].name} was made with; "
+            f"{committed.experiment} has another configuration now than {options.record.name} was made with; "
             "run the experiment again."
         )
     siblings = records.find(committed.experiment, committed.config_hash, paths.records())
@@ -193,7 +215,7 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def sweep(options: argparse.Namespace) -> int:
-    """List, and train into runs/, what items of the paper lack."""
+    """List, and train into runs/, what items of the paper lack; goes on where one configuration cannot be trained."""
     from hypermask import paths, sweeps
 
     listed = sweeps.jobs(options.names)
@@ -202,8 +224,9 @@ def sweep(options: argparse.Namespace) -> int:
         return 0
     from hypermask.side_by_side import run_seeds
 
-    for job in listed:
-        if job.missing:
+    failed = 0
+    for job in (job for job in listed if job.missing):
+        try:
             for record in run_seeds(
                 job.experiment,
                 job.missing,
@@ -214,7 +237,11 @@ def sweep(options: argparse.Namespace) -> int:
                 overwrite=True,
             ):
                 print(_told(record, "is written"), flush=True)
-    return 0
+        except HyperMaskError as error:
+            # Data that is not there, say, is no reason to leave out what can be trained.
+            print(f"hypermask: {error}", file=sys.stderr)
+            failed = 2
+    return failed
 
 
 def data(options: argparse.Namespace) -> int:
@@ -319,7 +346,7 @@ def _parser() -> argparse.ArgumentParser:
     _device(command)
 
     command = _command(commands, "verify", verify)
-    command.add_argument("record", nargs="+", type=Path, metavar="RECORD", help="a record's JSON file")
+    command.add_argument("record", type=Path, metavar="RECORD", help="a record's JSON file")
     _device(command)
 
     command = commands.add_parser("records", help="manage committed records").add_subparsers(

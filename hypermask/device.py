@@ -12,6 +12,13 @@ import torch
 from hypermask import __version__
 from hypermask.errors import HyperMaskError
 
+CPUINFO = Path("/proc/cpuinfo")
+# The numbers that tell processors apart, of x86 and of ARM, and their words in a name.
+NUMBERS = (
+    {"cpu family": "family", "model": "model"},
+    {"CPU implementer": "implementer", "CPU part": "part"},
+)
+
 
 def resolve(name: str = "auto") -> torch.device:
     """`auto` (a GPU if there is one), `cpu`, `cuda` or `cuda:N` as a torch device that exists here."""
@@ -41,7 +48,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "numpy": numpy.__version__,
         "platform": f"{platform.system()} {platform.machine()}",
         "device": device.type,
-        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "threads": torch.get_num_threads(),
         "revision": revision,
         "dirty": dirty,
@@ -49,16 +56,27 @@ def environment(device: torch.device) -> dict[str, Any]:
     }
 
 
-def _cpu_name() -> str:
-    """The processor's model, with its numeric family and model where Linux tells: cloud names are often generic."""
+def cpu_name() -> str:
+    """The processor's model, with its numbers where Linux tells: cloud names are often generic, and ARM has none."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = CPUINFO.read_text().splitlines()
     except OSError:
-        return platform.processor() or platform.machine()
-    facts = dict(line.replace("\t", "").split(":", 1) for line in lines if ":" in line)
-    name = facts.get("model name", platform.machine()).strip()
-    family, model = facts.get("cpu family", "").strip(), facts.get("model", "").strip()
-    return f"{name}, family {family} model {model}" if family and model else name
+        return _name_on_macos() or platform.processor() or platform.machine()
+    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
+    name = facts.get("model name", platform.machine())
+    for numbers in NUMBERS:
+        if all(facts.get(key) for key in numbers):
+            return f"{name}, {' '.join(f'{word} {facts[key]}' for key, word in numbers.items())}"
+    return name
+
+
+def _name_on_macos() -> str:
+    """`Apple M2`; empty on other systems.  `platform.processor()` is `arm` on all of Apple's."""
+    try:
+        asked = subprocess.run(["sysctl", "-n", "machdep.cpu.brand_string"], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return asked.stdout.strip()
 
 
 def _git_state() -> tuple[str | None, bool | None]:

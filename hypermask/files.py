@@ -8,6 +8,7 @@ import json
 import os
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +87,11 @@ def _pretty(value: Any, indent: str) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    # The new name itself is only safe once the folder that lists it is on disk.
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    # The new name itself is only safe once the folder that lists it is on disk. Some file systems cannot be asked for
+    # that; the file is in its place all the same, so it is no failure.
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -29,6 +29,7 @@ from hypermask.errors import HyperMaskError
 from hypermask.evaluation import BATCH, in_batches
 from hypermask.fecam import FeCAM
 from hypermask.methods.base import Method, Network
+from hypermask.progress import say
 from hypermask.records import Record
 from hypermask.seeds import generator
 
@@ -121,13 +122,13 @@ def _known(method: Method) -> dict[str, type]:
 @torch.no_grad()
 def measure(
     found: dict[str, dict[str, Any]],
-    procedures: Sequence[str],
+    procedure: str,
     method: Method,
     benchmark: Benchmark,
     task: int,
     seed: int,
 ) -> None:
-    """Read each procedure after task `task` (0-based) and write it to `found`; after the last task, all readings.
+    """Read a procedure after task `task` (0-based) and write it to `found`; after the last task, all its readings.
 
     found: what earlier calls wrote, {} at first: procedure -> reading -> `class_accuracy` and `task_accuracy` (percent,
     one value for each j) and `confusion` (counts of the last j, row = true task, column = inferred task); JSON-plain.
@@ -144,20 +145,17 @@ def measure(
         for index, test in enumerate(tests):
             yield from in_batches(benchmark, index, test)
 
-    known = _known(method)
-    for name in dict.fromkeys(procedures):
-        readings = found.setdefault(name, {reading: new_reading() for reading in READINGS})
-        procedure = known[name](benchmark)
-        procedure.learn(method, task + 1)
-        predicted = predict(procedure, method, classes, ordered, len(truth))
-        add(readings["after-task"], predicted[-1], truth, classes)
-        if task + 1 < benchmark.tasks:
-            continue
+    readings = found.setdefault(procedure, {reading: new_reading() for reading in READINGS})
+    by = _known(method)[procedure](benchmark)
+    by.learn(method, task + 1)
+    predicted = predict(by, method, classes, ordered, len(truth))
+    add(readings["after-task"], predicted[-1], truth, classes)
+    if task + 1 == benchmark.tasks:
         for j in range(1, benchmark.tasks + 1):
             size = sum(len(test) for test in tests[:j])
             add(readings["released-code"], predicted[j - 1, :size], truth[:size], classes)
             order = torch.randperm(size, generator=generator(seed, "inference order", j - 1)).to(benchmark.device)
-            mixed = predict(procedure, method, classes.of_first(j), lambda order=order: _mixed(benchmark, order), size)
+            mixed = predict(by, method, classes.of_first(j), lambda order=order: _mixed(benchmark, order), size)
             add(readings["shuffled"], mixed[-1], truth[order], classes)
     method.train(training)
 
@@ -198,7 +196,9 @@ def infer(run: Path, procedures: Sequence[str] = tuple(PROCEDURES), device: str 
     found: dict[str, dict[str, Any]] = {}
     for task in range(record.tasks):
         method.set_weights(HyperMask.load(run, task).weights())
-        measure(found, procedures, method, benchmark, task, record.seed)
+        for procedure in dict.fromkeys(procedures):
+            say(f"{record.experiment}, seed {record.seed}: task {task + 1}/{record.tasks}, by {procedure}")
+            measure(found, procedure, method, benchmark, task, record.seed)
     inference = found | {"environment": environment(benchmark.device)}
     return records.read(records.write(record.payload | {"inference": inference}, None, paths.runs(), overwrite=True))
 

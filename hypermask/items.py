@@ -44,11 +44,11 @@ class Need:
 
     def met_by(self, record: Record) -> bool:
         """Whether a record of its configuration is one of its runs: finished, and with all that is needed."""
-        inferred = set(self.infer) <= set(record.payload["inference"] or ())
-        return record.finished and record.seed in self.seeds and self.has_part(record) and inferred
+        complete = self.has_part(record) and has_inferred(record, self.infer)
+        return record.finished and record.seed in self.seeds and complete
 
     def has_part(self, record: Record) -> bool:
-        """Whether a record has the part that is needed, if one is."""
+        """Whether a record has the part that is needed, if one is; of `inference`, at least one procedure."""
         return self.part is None or record.payload[self.part] is not None
 
     @property
@@ -61,6 +61,11 @@ class Need:
         changes = f" --set {' '.join(self.overrides)}" if self.overrides else ""
         infer = f" --infer {' '.join(self.infer)}" if self.infer else ""
         return f"hypermask run {self.experiment}{changes}{infer} --seed {' '.join(map(str, seeds))}"
+
+
+def has_inferred(record: Record, procedures: Iterable[str]) -> bool:
+    """Whether a record tells what each of the procedures infers."""
+    return set(procedures) <= set(record.payload["inference"] or ())
 
 
 # HNET gives no features for FeCAM; the paper has it with entropy alone.

@@ -118,16 +118,11 @@ def _not_run(ax: Axes, command: str) -> None:
 
 def _map(ax: Axes, embedding: Embedding, network: str, kind: str) -> None:
     """One network's points, told apart by digit or task, with their numbers at the densest places."""
-    from matplotlib import colormaps
-
     groups, positions, units = embedding.sample.kinds()[kind], embedding.positions[network], embedding.sample.units
     pure = purity(positions, groups).mean()
     ax.set_title(f"{ax.get_title()}\nof the {NEIGHBOURS} nearest points, {pure:.0f} % are of the same {kind}")
     first = 1 if kind == "task" else 0
-    # Neighbouring numbers, such as the two digits of a task, are a light and a dark colour: apart in grey as well.
-    count = groups.max() + 1
-    shades = [(g % 2 * ((count + 1) // 2) + g // 2) / count for g in range(count)]
-    colors = colormaps["viridis"](shades)
+    colors = [plots.GROUPS[group % len(plots.GROUPS)] for group in range(groups.max() + 1)]
     # In turns, so that no group covers the others.
     for turn in range(_TURNS):
         for group in np.unique(groups):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean
+from typing import Any
 
-from hypermask import paths, records
+from hypermask import experiments, paths, records
 from hypermask.config import Config, HyperMaskConfig
 from hypermask.experiments import Experiment
 
@@ -52,7 +54,8 @@ _SHAPES = {
 class Needs:
     """What one seed needs; None where this version cannot tell.
 
-    gpu_memory_mb: an estimate.  minutes: measured, or a lower bound; `basis` says which, in words.
+    gpu_memory_mb: an estimate.  minutes: measured of this configuration or of the named one, or a lower bound; `basis`
+    says which, in words.
     """
 
     gpu_memory_mb: float | None
@@ -64,16 +67,18 @@ def needs(experiment: Experiment) -> Needs:
     """What one seed of the experiment needs.
 
     Memory is computed from the configuration. Minutes are those of committed runs of this configuration, with
-    their device, if there are any; otherwise a lower bound from memory traffic alone, which no measurement
-    stands behind.
+    their device, if there are any, or else, of a changed setting, those of the named experiment; otherwise a lower
+    bound from memory traffic alone, which no measurement stands behind.
     """
     config = experiment.config
     memory = gpu_memory_mb(config)
-    measured = _measured_minutes(experiment)
-    if measured:
-        device, minutes = max(measured.items(), key=lambda entry: len(entry[1]))
-        runs = "1 run" if len(minutes) == 1 else f"{len(minutes)} runs"
-        return Needs(memory, mean(minutes), f"measured: {mean(minutes):.1f} min on {device} (mean of {runs})")
+    named = experiments.get(experiment.name) if experiment.overrides else experiment
+    for like, start in ((experiment, "measured"), (named, "like the main setting, measured")):
+        measured = _measured_minutes(like)
+        if measured:
+            device, minutes = max(measured.items(), key=lambda entry: len(entry[1]))
+            of = "one run" if len(minutes) == 1 else f"mean of {len(minutes)} runs"
+            return Needs(memory, mean(minutes), f"{start}: {mean(minutes):.1f} min on {device} ({of})")
     bound = _least_minutes(config)
     if bound is None:
         return Needs(memory, None, "not known: no committed run, and this version cannot size the target network")
@@ -141,12 +146,25 @@ def _dense(*widths: int) -> int:
     return sum((inputs + 1) * outputs for inputs, outputs in pairwise(widths))
 
 
+def runs_at_once(environment: Mapping[str, Any]) -> int:
+    """How many runs shared the device with this one, itself included; where it is not written down, it was alone."""
+    return environment.get("seeds_at_once", 1)
+
+
 def _measured_minutes(experiment: Experiment) -> dict[str, list[float]]:
-    """Device -> minutes of each finished committed run of this very configuration."""
+    """Device -> minutes of each finished committed run of this very configuration.
+
+    Of those that had the device to themselves; if there are none, of all, with how many shared it beside its name.
+    """
+    finished = [
+        record for record in records.find(experiment.name, experiment.config.hash, paths.records()) if record.finished
+    ]
+    alone = [record for record in finished if runs_at_once(record.environment) == 1]
     minutes = defaultdict(list)
-    for record in records.find(experiment.name, experiment.config.hash, paths.records()):
-        if record.finished:
-            minutes[record.environment["device_name"]].append(record.seconds / 60)
+    for record in alone or finished:
+        device = record.environment["device_name"]
+        together = "" if alone else f", {runs_at_once(record.environment)} at once"
+        minutes[f"{device}{together}"].append(record.seconds / 60)
     return minutes
 
 

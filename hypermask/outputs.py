@@ -54,20 +54,22 @@ class Outputs:
 
     notebook: its stem, the default stem of its files.  profile: `recorded`, `paper` or `smoke`.  own_runs:
     whether the reader's own runs are shown; then, and in the profiles other than `recorded`, nothing is
-    written beside the committed files: `smoke` writes below build/smoke/, shown own runs below build/own/.
+    written beside the committed files: `smoke` writes below build/smoke/, shown own runs below build/own/.  changes:
+    the values changed in the reader's own runs (see `results.gather`), which titles then tell.
     """
 
-    def __init__(self, notebook: str, profile: str = "recorded", own_runs: bool = False) -> None:
+    def __init__(self, notebook: str, profile: str = "recorded", own_runs: bool = False, changes: str = "") -> None:
         if profile not in PROFILES:
             raise HyperMaskError(f"unknown profile {profile!r}; expected {', '.join(PROFILES)}.")
         self.notebook = notebook
         self.profile = profile
         if profile == "smoke":
             self.base = paths.build() / "smoke"
-        elif shows_own_runs(profile, own_runs):
+        elif shows_own_runs(profile, own_runs, changes):
             self.base = paths.build() / "own"
         else:
             self.base = paths.root()
+        self._changes = changes
         self._written: dict[str, str] = {}
 
     def figure(self, figure: Figure, data: pd.DataFrame, alt: str, stem: str | None = None) -> Image:
@@ -98,8 +100,11 @@ class Outputs:
         return table.marked(SMOKE_MEANING) if self.profile == "smoke" else table
 
     def title(self, text: str) -> str:
-        """`text` as a title of this profile: smoke outputs say what they are."""
-        return f"{text} ({SMOKE})" if self.profile == "smoke" else text
+        """`text` as a title of this profile: smoke outputs say what they are, and changed own runs what is changed."""
+        said = [SMOKE] if self.profile == "smoke" else []
+        if self._changes:
+            said.append(f"your own runs with {self._changes}")
+        return f"{text} ({', '.join(said)})" if said else text
 
     def close(self, runs: Iterable[Runs]) -> None:
         """Write figures/manifests/NOTEBOOK.json: the files written, and the records shown, each with its

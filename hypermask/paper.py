@@ -2,7 +2,7 @@
 
 They are read from hypermask/printed/*.csv. Accuracies, p and backward transfer are in percent. The paper's +-
 is the population standard deviation over its runs; in tables 10 and 11 it is the spread over the 40 tasks of
-one run.
+one run. Of which kind that of a quoted value is the paper does not say.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ RUN_BY_AUTHORS = "run by the authors"
 
 WITHIN_SPREAD = "within spread"
 DIFFERS = "differs"
+ONE_WITHIN = "one run, within spread"
+ONE_OUTSIDE = "one run, outside spread"
+NO_SPREAD = "no spread"
 NOT_RUN = "not run"
+COMPARISONS = (WITHIN_SPREAD, DIFFERS, ONE_WITHIN, ONE_OUTSIDE, NO_SPREAD, NOT_RUN)
+
+# How far a printed value may lie from the one it was rounded from.
+ROUNDING = 0.005
 
 # How the paper names the methods of our experiments.
 _METHODS = {"hypermask-t": "HyperMask-T", "hypermask-f": "HyperMask-F", "hnet": "HNET+ENT", "wsn": "WSN"}
@@ -32,7 +39,7 @@ _FOLDER = Path(__file__).resolve().parent / "printed"
 
 @dataclass(frozen=True)
 class Printed:
-    """One printed value: mean, population standard deviation (None if not printed), whose, and where."""
+    """One printed value: mean, standard deviation (None if not printed), whose, and where."""
 
     mean: float
     sd: float | None
@@ -319,15 +326,30 @@ def printed_bwt(method: str, benchmark: str) -> Printed:
 
 
 def compare(printed: Printed, ours: Summary | None) -> str:
-    """`within spread`, `differs`, or `not run` when there is no run of ours.
+    """One of `COMPARISONS`: `within spread` or `differs`; `not run` when there is no run of ours.
 
     Within spread: the two means lie no further apart than twice the larger of the printed standard deviation
     and our sample standard deviation. The tolerance is never below 0.005, the rounding of the printed values.
+    One run of ours has no spread: it is measured by the printed one alone, with words of its own (`one run, within
+    spread` or `outside`), and by nothing where none is printed either (`no spread`).
     """
     if ours is None:
         return NOT_RUN
-    tolerance = max(2 * (printed.sd or 0.0), 2 * (ours.sd or 0.0), 0.005)
-    return WITHIN_SPREAD if abs(ours.mean - printed.mean) <= tolerance else DIFFERS
+    one = ours.n == 1
+    if one and printed.sd is None:
+        return NO_SPREAD
+    tolerance = max(2 * (printed.sd or 0.0), 2 * (ours.sd or 0.0), ROUNDING)
+    if abs(ours.mean - printed.mean) <= tolerance:
+        return ONE_WITHIN if one else WITHIN_SPREAD
+    return ONE_OUTSIDE if one else DIFFERS
+
+
+def outside_interval(printed: Printed, ours: Summary) -> bool:
+    """Whether the printed mean lies outside the 95 % t interval of ours, and not by its rounding alone.
+
+    False of a single run, which has no interval.
+    """
+    return ours.t95 is not None and abs(ours.mean - printed.mean) > ours.t95 + ROUNDING
 
 
 def _rows(stem: str) -> list[dict[str, str]]:

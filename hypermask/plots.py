@@ -2,7 +2,8 @@
 
 Figures are built without pyplot, so nothing is shown twice and no state is shared. Text is at least 7 pt at
 the printed size (3.3 in, one column, or 6.8 in, the page). The colours are Okabe and Ito's, told apart by the
-colour-blind and, being of different lightness, in grey; series differ in marker and line as well.
+colour-blind and, being of different lightness, in grey, and two more where there are ten; series differ in marker
+and line as well, groups of points in marker.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hypermask import metrics, paper
+from hypermask.results import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +32,14 @@ PAGE = 6.8
 
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
+GREEN = "#009E73"
+PINK = "#CC79A7"
+SKY = "#56B4E9"
 GREY = "#6B6B6B"
 BLACK = "#1A1A1A"
+
+# Groups of points, such as digits: of neighbours one is dark and one light.
+GROUPS = (BLUE, ORANGE, BLACK, SKY, GREEN, "#F0E442", "#882255", PINK, "#5E35B1", "#D55E00")
 
 JUST_AFTER = "just after training the task"
 AFTER_ALL = "after all tasks"
@@ -50,9 +58,9 @@ _SERIES = (
     (BLACK, "o", "-"),
     (ORANGE, "s", (0, (4, 1.5))),
     (BLUE, "^", (0, (1, 1))),
-    ("#009E73", "D", (0, (5, 1.5, 1, 1.5))),
-    ("#CC79A7", "v", (0, (6, 3))),
-    ("#56B4E9", "P", (0, (3, 1, 1, 1, 1, 1))),
+    (GREEN, "D", (0, (5, 1.5, 1, 1.5))),
+    (PINK, "v", (0, (6, 3))),
+    (SKY, "P", (0, (3, 1, 1, 1, 1, 1))),
 )
 
 _STYLE = {
@@ -95,7 +103,7 @@ class Panel:
     title: above the panel.  matrices: [n, T, T], percent, the finished runs, None where there are none.
     tasks: T of the panel, also when nothing was run.  printed: mean and spread (None of a single model) the
     paper prints for the mean after all tasks, None where it prints none.  own: [m, T, T], the reader's own
-    runs.  whose: what the mean of `matrices` is called.
+    runs.  whose: what the mean of `matrices` is called.  quoted: whether the paper took `printed` from another one.
     """
 
     title: str
@@ -104,6 +112,7 @@ class Panel:
     printed: tuple[float, float | None] | None = None
     own: np.ndarray | None = None
     whose: str = "ours"
+    quoted: bool = False
 
     @property
     def runs(self) -> int:
@@ -118,10 +127,10 @@ class Panel:
         else:
             ours = metrics.summary([metrics.mean_accuracy(matrix) for matrix in self.matrices])
             spread = f" ± {ours.sd:.2f}" if ours.n > 1 else ""
-            parts.append(f"{self.whose} {ours.mean:.2f}{spread} (n = {ours.n})")
+            parts.append(f"{self.whose} {ours.mean:.2f}{spread} ({counted(ours.n)})")
         if self.own is not None:
             own = metrics.summary([metrics.mean_accuracy(matrix) for matrix in self.own])
-            parts[0] += f"; yours {own.mean:.2f} (n = {own.n})"
+            parts[0] += f"; yours {own.mean:.2f} ({counted(own.n)})"
         if self.printed is not None:
             parts.append(f"paper {self.printed_text()}")
         return ("; " if self.own is None else "\n").join(parts)
@@ -158,11 +167,11 @@ def model_panels(runs: Runs, title: str, tasks: int, models: Sequence[int]) -> l
 
 def _panel(title: str, runs: Runs, tasks: int) -> Panel:
     benchmark, method = runs.name.split("/")
-    printed = None
-    if not runs.need.overrides:
-        found = paper.printed_accuracy(method, benchmark)
-        printed = (found.mean, found.sd)
-    return _drawn(title, tasks, printed, runs.records, runs.own)
+    if runs.need.overrides:
+        return _drawn(title, tasks, None, runs.records, runs.own)
+    found = paper.printed_accuracy(method, benchmark)
+    panel = _drawn(title, tasks, (found.mean, found.sd), runs.records, runs.own)
+    return replace(panel, quoted=found.source == paper.QUOTED)
 
 
 def _drawn(
@@ -183,8 +192,8 @@ def accuracy_matrices(panels: Sequence[Panel], title: str) -> Figure:
     """Mean accuracy matrices as heat maps, one per panel, on one colour scale.
 
     Rows: after training task i. Columns: evaluated on task j. Values are written into the cells up to 10
-    tasks. A panel without runs says so and shows the mean the paper prints. Own runs have a panel of their
-    own.
+    tasks. The scale spans the values, to the next half point, and ends at 100 if one is above 99. A panel without
+    runs says so and shows the mean the paper prints. Own runs have a panel of their own.
     """
     panels = _own_beside(panels)
     columns = min(2, len(panels))
@@ -198,17 +207,14 @@ def accuracy_matrices(panels: Sequence[Panel], title: str) -> Figure:
         axes = axes[: len(panels)]
         means = [None if panel.matrices is None else panel.matrices.mean(axis=0) for panel in panels]
         shown = [matrix for matrix in means if matrix is not None]
-        low = min((float(np.floor(np.nanmin(matrix))) for matrix in shown), default=0.0)
-        high = max((float(np.ceil(np.nanmax(matrix))) for matrix in shown), default=100.0)
-        # A scale that comes near 100 % ends there.
-        high = high if high < 95 else 100.0
+        low, high = _scale(shown)
         image = None
         for ax, panel, matrix in zip(axes, panels, means, strict=True):
             _task_axes(ax, panel)
             if matrix is None:
                 _not_run(ax, panel, aspect="equal" if shown else "auto")
                 continue
-            image = ax.imshow(matrix, cmap="Blues", vmin=min(low, high - 1.0), vmax=high, aspect="equal")
+            image = ax.imshow(matrix, cmap="Blues", vmin=low, vmax=high, aspect="equal")
             ax.spines[:].set_visible(False)
             if panel.tasks <= ANNOTATED_TASKS:
                 _annotate(ax, matrix, image)
@@ -377,9 +383,11 @@ def describe(panels: Sequence[Panel], title: str) -> str:
     lines = [f"{title}."]
     for panel in panels:
         lines.append(f"{panel.title}: {panel.values().replace(chr(10), '; ')}.")
+    quoted = " and ".join(panel.title for panel in panels if panel.quoted)
+    but = f", but for {quoted}, whose value it quotes without saying which deviation it is" if quoted else ""
     lines.append(
         "Mean accuracy after all tasks, percent. Ours ± sample standard deviation; "
-        "paper ± population standard deviation."
+        f"paper ± population standard deviation{but}."
     )
     return "\n".join(lines)
 
@@ -437,6 +445,16 @@ def _annotate(ax: Axes, matrix: np.ndarray, image) -> None:
                 fontsize=7,
                 color="white" if dark else BLACK,
             )
+
+
+def _scale(matrices: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Lowest and highest value of a colour scale on which differences of tenths show, at least half a point apart."""
+    if not matrices:
+        return 0.0, 100.0
+    highest = max(float(np.nanmax(matrix)) for matrix in matrices)
+    low = min(math.floor(2 * float(np.nanmin(matrix))) / 2 for matrix in matrices)
+    high = 100.0 if highest > 99 else math.ceil(2 * highest) / 2
+    return min(low, high - 0.5), high
 
 
 def _not_run(ax: Axes, panel: Panel, aspect: str) -> None:
@@ -538,7 +556,7 @@ def _setting_curves(ax: Axes, group: str, panels: Sequence[Panel], intervals: bo
                     tasks,
                     mean,
                     yerr=half_width if intervals and panel.runs > 1 else None,
-                    label=f"{panel.title} (n = {panel.runs})",
+                    label=f"{panel.title} ({counted(panel.runs)})",
                     color=color,
                     marker=marker,
                     linestyle=line,

@@ -6,6 +6,15 @@ import os
 import sys
 import time
 
+# Seconds without a word that a log file is left with.
+SILENCE = 300.0
+
+
+def say(text: str) -> None:
+    """One line on standard error before something that takes a while; HYPERMASK_PROGRESS=off silences it."""
+    if os.environ.get("HYPERMASK_PROGRESS") != "off":
+        print(text, file=sys.stderr, flush=True)
+
 
 class Progress:
     """Silent. The training loop reports to it; subclasses show it.
@@ -13,28 +22,43 @@ class Progress:
     `loss` is a tensor on the device: reading it waits for the device, so only a bar does, a few times a second.
     """
 
-    def begin(self, title: str, tasks: int, iterations: int) -> None: ...
+    def begin(self, title: str, tasks: int, iterations: int, done: int = 0) -> None:
+        """iterations: of each task.  done: tasks that an earlier process finished."""
 
     def iteration(self, task: int, iteration: int, loss) -> None: ...
 
     def finished_task(self, task: int, accuracy: float, mean_accuracy: float, seconds: float) -> None: ...
 
+    def reading(self, task: int, procedure: str) -> None:
+        """After training `task`, a procedure is about to infer the tasks of all images seen so far."""
+
     def end(self) -> None: ...
 
 
 class Lines(Progress):
-    """One line per finished task on standard error."""
+    """One line per finished task on standard error, and one every few minutes within a task."""
 
-    def begin(self, title: str, tasks: int, iterations: int) -> None:
-        self._title, self._tasks = title, tasks
+    def begin(self, title: str, tasks: int, iterations: int, done: int = 0) -> None:
+        self._title, self._tasks, self._per_task = title, tasks, iterations
+        on = f", goes on after task {done}" if done else ""
+        self._say(f"{tasks} tasks of {iterations} iterations{on}")
+
+    def iteration(self, task: int, iteration: int, loss) -> None:
+        if time.monotonic() - self._said >= SILENCE:
+            self._say(f"task {task + 1}/{self._tasks}, iteration {iteration}/{self._per_task}")
 
     def finished_task(self, task: int, accuracy: float, mean_accuracy: float, seconds: float) -> None:
-        print(
-            f"{self._title}: task {task + 1}/{self._tasks} done in {seconds:.1f} s, accuracy on it {accuracy:.2f} %, "
-            f"mean so far {mean_accuracy:.2f} %",
-            file=sys.stderr,
-            flush=True,
+        self._say(
+            f"task {task + 1}/{self._tasks} done in {seconds:.1f} s, accuracy on it {accuracy:.2f} %, "
+            f"mean so far {mean_accuracy:.2f} %"
         )
+
+    def reading(self, task: int, procedure: str) -> None:
+        self._say(f"task {task + 1}/{self._tasks}, infers the task by {procedure}")
+
+    def _say(self, text: str) -> None:
+        self._said = time.monotonic()
+        print(f"{self._title}: {text}", file=sys.stderr, flush=True)
 
 
 class Bar(Progress):
@@ -43,14 +67,21 @@ class Bar(Progress):
     def __init__(self, notebook: bool, row: int = 0) -> None:
         self._notebook, self._row = notebook, row
 
-    def begin(self, title: str, tasks: int, iterations: int) -> None:
+    def begin(self, title: str, tasks: int, iterations: int, done: int = 0) -> None:
         if self._notebook:
             from tqdm.notebook import tqdm
         else:
             from tqdm import tqdm
         self._tasks, self._per_task, self._shown = tasks, iterations, 0.0
         self._accuracy = "-"
-        self._bar = tqdm(total=tasks * iterations, desc=title, unit="it", dynamic_ncols=True, position=self._row)
+        self._bar = tqdm(
+            total=tasks * iterations,
+            initial=done * iterations,
+            desc=title,
+            unit="it",
+            dynamic_ncols=True,
+            position=self._row,
+        )
 
     def iteration(self, task: int, iteration: int, loss) -> None:
         now = time.monotonic()
@@ -64,6 +95,9 @@ class Bar(Progress):
         self._accuracy = f"{mean_accuracy:.2f} %"
         self._bar.n = (task + 1) * self._per_task
         self._bar.refresh()
+
+    def reading(self, task: int, procedure: str) -> None:
+        self._bar.set_postfix_str(f"task {task + 1}/{self._tasks}, infers the task by {procedure}")
 
     def end(self) -> None:
         self._bar.close()

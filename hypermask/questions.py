@@ -121,21 +121,29 @@ def _measured(need: Need) -> tuple[str, ...]:
     inferred = [record for record in runs if "ent" in (record.payload["inference"] or {})]
     return (
         f"{len(runs)}/{len(need.seeds)}",
-        _shown([_validation(record) for record in runs]),
+        _shown([value for record in runs if (value := _validation(record)) is not None]),
         _shown([metrics.mean_accuracy(record.accuracy) for record in runs]),
         _shown([metrics.backward_transfer(record.accuracy) for record in runs], "+"),
         _shown([record.payload["inference"]["ent"][_READING]["class_accuracy"][-1] for record in inferred]),
     )
 
 
-def _validation(record: Record) -> float:
-    """Accuracy of the chosen model on each task's validation images, mean over tasks."""
-    lowest_loss = record.config["training"]["model_choice"] == "lowest-validation-loss"
-    chosen = [
-        curve["accuracy"][int(np.argmin(curve["loss"])) if lowest_loss else -1]
-        for curve in record.payload["validation"]
-    ]
-    return float(np.mean(chosen))
+def _validation(record: Record) -> float | None:
+    """Accuracy of the chosen model on each task's validation images, mean over tasks; None if a task has no value."""
+    choose = _lowest if record.config["training"]["model_choice"] == "lowest-validation-loss" else _last
+    chosen = [choose(curve) for curve in record.payload["validation"]]
+    return None if None in chosen else float(np.mean(chosen))
+
+
+def _lowest(curve: dict[str, list]) -> float | None:
+    """The accuracy where the loss is lowest; null losses are those that are not finite."""
+    points = zip(curve["loss"], curve["accuracy"], strict=True)
+    finite = [(loss, accuracy) for loss, accuracy in points if loss is not None]
+    return min(finite, key=lambda point: point[0])[1] if finite else None
+
+
+def _last(curve: dict[str, list]) -> float | None:
+    return curve["accuracy"][-1] if curve["accuracy"] else None
 
 
 def _shown(values: Sequence[float], sign: str = "") -> str:

@@ -24,6 +24,7 @@ import numpy as np
 
 from hypermask import experiments, files, items, metrics, paths
 from hypermask.errors import HyperMaskError
+from hypermask.progress import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +35,7 @@ SCHEMA = 1
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 FINISHED = "finished"
-STATUSES = (FINISHED, "diverged", "interrupted")
+STATUSES = (FINISHED, "diverged")
 
 KEYS = (
     "schema",
@@ -60,6 +61,7 @@ KEYS = (
     "created",
 )
 _ARRAYS = ("masked", "unmasked", "labels")
+_NAME = re.compile(r"[\w-]+/[\w-]+")
 # Where a record lies below any folder or in an archive.
 _MEMBER = re.compile(r"(?:.*/)?([\w-]+/[\w-]+/[0-9a-f]{12}/seed\d+\.(?:json|npz))")
 _LARGEST_FILE = 2**30
@@ -95,7 +97,7 @@ class Record:
 
     @property
     def status(self) -> str:
-        """`finished`, `diverged` or `interrupted`."""
+        """`finished`, or `diverged` where the weights stopped being finite."""
         return self.payload["status"]
 
     @property
@@ -173,6 +175,27 @@ def seal(payload: dict[str, Any]) -> dict[str, Any]:
 def location(root: Path, experiment: str, config_hash: str, seed: int) -> Path:
     """Where a run's record lies below `root`."""
     return root / experiment / config_hash[:12] / f"seed{seed}.json"
+
+
+def prepare(root: Path, experiment: str, config_hash: str, seed: int, overwrite: bool = False) -> Path:
+    """Where a run's record will lie, asked before the run: its folder is made, an existing record is refused.
+
+    A name that is not BENCHMARK/METHOD, a record that is there and may not be replaced, or a folder that cannot be
+    written is a RecordError, so that no training is lost to it.
+    """
+    _demand(_NAME.fullmatch(experiment), "experiment", experiment, "BENCHMARK/METHOD")
+    path = location(root, experiment, config_hash, seed)
+    _refuse_existing(path, overwrite)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise RecordError(
+            f"the record would lie in {_shown(path.parent)}, which cannot be written ({error.strerror}); make room or "
+            "name another folder (HYPERMASK_ROOT)."
+        ) from None
+    return path
 
 
 def write(payload: dict[str, Any], arrays: dict[str, np.ndarray] | None, root: Path, overwrite: bool = False) -> Path:
@@ -271,14 +294,18 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
 
     sources: a run's JSON file, a folder or a .tar archive of them. Each run must be finished, of a named configuration
     or one of the paper's ablations, from a clean tree, intact, and no other record of it may be there, save the same
-    one that still lacks its `inference`; all are checked before any is copied. `force_reason` admits runs from an
-    unclean tree and replaces existing records, and is stored in those it was needed for.
+    one that still lacks some of its `inference`; all are checked before any is copied. Of a folder or an archive, runs
+    that are unfinished, or have another record, are passed over with a line on standard error. `force_reason` admits
+    runs from an unclean tree and replaces existing records, and is stored in those it was needed for.
     """
     root = paths.records()
     accepted: dict[Path, tuple[dict[str, Any], bytes | None]] = {}
     with ExitStack() as stack:
-        for path in _runs_in(sources, stack):
+        for path, named in _runs_in(sources, stack):
             record = read(path)
+            if not record.finished and not named:
+                say(f"{record.experiment} seed {record.seed} is left out: it is {record.status}")
+                continue
             _refuse_unfit(record)
             record.arrays()
             npz = None if record.payload["logits"] is None else path.with_suffix(".npz").read_bytes()
@@ -293,6 +320,9 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
             if existing is not None and _same_run(existing, record):
                 continue
             objection = _objection(record, existing)
+            if objection and existing is not None and force_reason is None and not named:
+                say(f"{record.experiment} seed {record.seed} is left out: {objection} (--force REASON replaces it)")
+                continue
             if objection and force_reason is None:
                 raise RecordError(
                     f"{_shown(path)}: {objection}; run it again from a clean tree, or state why it should "
@@ -306,13 +336,20 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
 def _store(payload: dict[str, Any], npz: bytes | None, root: Path, overwrite: bool) -> Path:
     _check(payload)
     path = location(root, payload["experiment"], payload["config_hash"], payload["seed"])
-    if path.exists() and not overwrite:
-        raise RecordError(f"{_shown(path)} exists already; move it away, or say that it may be replaced (--force).")
-    # The JSON file comes last: without it there is no record, so a run killed in between leaves none.
+    _refuse_existing(path, overwrite)
+    # The JSON file comes last: without it there is no record, so a run killed in between leaves none. Where one is
+    # replaced, a kill in between leaves the earlier record with logits that it refuses, since it holds their SHA-256.
     if npz is not None:
         files.write_atomic(path.with_suffix(".npz"), npz)
     files.write_atomic(path, files.pretty_json(payload))
     return path
+
+
+def _refuse_existing(path: Path, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise RecordError(
+            f"{_shown(path)} is there already; move it away, or say that it may be replaced (--force, overwrite=True)."
+        )
 
 
 def _npz(arrays: dict[str, np.ndarray]) -> bytes:
@@ -336,7 +373,7 @@ def _check(payload: dict[str, Any]) -> None:
         raise RecordError(f"the record lacks {', '.join(missing)}; a record has all of {', '.join(KEYS)}.")
     _demand(payload["schema"] == SCHEMA, "schema", payload["schema"], str(SCHEMA))
     _demand(
-        re.fullmatch(r"[\w-]+/[\w-]+", str(payload["experiment"])),
+        _NAME.fullmatch(str(payload["experiment"])),
         "experiment",
         payload["experiment"],
         "BENCHMARK/METHOD",
@@ -403,13 +440,14 @@ def _read_or_warn(path: Path) -> Record | None:
         return None
 
 
-def _runs_in(sources: Iterable[Path], stack: ExitStack) -> Iterator[Path]:
-    """The JSON files of all runs in the sources; archives are unpacked for as long as `stack` lives."""
+def _runs_in(sources: Iterable[Path], stack: ExitStack) -> Iterator[tuple[Path, bool]]:
+    """The JSON files of all runs in the sources, and whether each was named itself; archives are unpacked for as long
+    as `stack` lives."""
     for source in sources:
         if not source.exists():
             raise RecordError(f"{_shown(source)} does not exist; give a run's JSON file, a folder or a .tar archive.")
         if source.is_file() and source.suffix == ".json":
-            yield source
+            yield source, True
             continue
         folder = source
         if source.is_file():
@@ -418,7 +456,7 @@ def _runs_in(sources: Iterable[Path], stack: ExitStack) -> Iterator[Path]:
         found = sorted(folder.rglob("seed*.json"))
         if not found:
             raise RecordError(f"{_shown(source)} holds no run; expected BENCHMARK/METHOD/HASH/seedN.json in it.")
-        yield from found
+        yield from ((path, False) for path in found)
 
 
 def _unpack(archive: Path, folder: Path) -> None:
@@ -487,12 +525,17 @@ def _objection(record: Record, existing: Record | None) -> str | None:
 
 
 def _completes(record: Record, existing: Record) -> bool:
-    """Whether the record is the existing one with its `inference`, which can be read from kept weights later."""
-    without = [
+    """Whether the record is the existing one with more `inference`, which can be read from kept weights later."""
+    rest, old_rest = (
         {key: value for key, value in each.payload.items() if key not in ("inference", "content_sha256")}
         for each in (record, existing)
-    ]
-    return existing.payload["inference"] is None and without[0] == without[1]
+    )
+    # `environment` tells where weights that were kept were read, and is no procedure.
+    inferred, old = (
+        {name: value for name, value in (each.payload["inference"] or {}).items() if name != "environment"}
+        for each in (record, existing)
+    )
+    return rest == old_rest and len(inferred) > len(old) and old.items() <= inferred.items()
 
 
 def _same_run(existing: Record, record: Record) -> bool:

@@ -52,8 +52,12 @@ def notebooks() -> dict[str, Path]:
 def resolve(names: Sequence[str]) -> list[str]:
     """Notebook stems for stems, item ids (`fig06`, `table03`) or unique prefixes of either; all notebooks for
     no names.
+
+    Raises HyperMaskError for a name that fits none or several, and where there are no notebooks at all.
     """
     known = notebooks()
+    if not known:
+        raise HyperMaskError("there are no notebooks here; run it inside a checkout, or set HYPERMASK_ROOT to one.")
     if not names:
         return list(known)
     stems = []
@@ -180,6 +184,8 @@ def _run_all(sources: Sequence[Path], folder: Path, parameters: Mapping[str, Any
                     failures.append(Failure(source.stem, "parameters", f"there is no parameter {', '.join(unknown)}"))
                     continue
                 running.append(_Run(source, folder, parameters, min(jobs, len(sources))))
+                if parameters.get("profile") == "paper":  # It may train for hours.
+                    print(f"{source.stem}: started", flush=True)
             for run in list(running):
                 if run.finished(seconds=0.1):
                     running.remove(run)
@@ -328,7 +334,10 @@ def _fault(written: Path, status: int, log: Path) -> tuple[str, str]:
     if not written.exists():
         lines = log.read_text(errors="replace").strip().splitlines()
         return "before the first cell", lines[-1] if lines else f"papermill ended with status {status}"
-    notebook = nbformat.read(written, as_version=4)
+    try:
+        notebook = nbformat.read(written, as_version=4)
+    except ValueError:
+        return "while it was written", f"papermill ended with status {status} and left half a file"
     # Cells are numbered as in the source: papermill adds cells of its own.
     own = [cell for cell in notebook.cells if not PAPERMILL_TAGS & set(cell.metadata.get("tags", []))]
     code = [(number, cell) for number, cell in enumerate(own, 1) if cell.cell_type == "code"]

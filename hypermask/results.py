@@ -35,14 +35,15 @@ class Runs:
     """One configuration's runs.
 
     need: the configuration, and the seeds needed.  records: the finished ones, all of which enter a mean,
-    sorted by seed.  own: the reader's own finished ones, empty unless asked for. unfinished: diverged or
-    interrupted ones, named and never averaged.
+    sorted by seed.  own: the reader's own finished ones, empty unless asked for.  unfinished: diverged ones, named
+    and never averaged.  changed: the configuration and seeds of the own ones where they have values changed.
     """
 
     need: Need
     records: tuple[Record, ...] = ()
     own: tuple[Record, ...] = ()
     unfinished: tuple[Record, ...] = ()
+    changed: Need | None = None
 
     @property
     def name(self) -> str:
@@ -61,9 +62,16 @@ class Runs:
 
     @property
     def missing_seeds(self) -> tuple[int, ...]:
-        """Needed runs that have no finished record."""
-        present = {record.seed for record in self.records}
+        """Needed runs that have no finished record with all that is needed."""
+        present = {record.seed for record in self.records if self.need.met_by(record)}
         return tuple(seed for seed in self.seeds if seed not in present)
+
+    @property
+    def count(self) -> str:
+        """How many finished runs there are, in words: `n = 5`; `1 of 5 runs` where needed ones are missing."""
+        if self.missing_seeds:
+            return f"{len(self.records)} of {len({*self.seeds, *(record.seed for record in self.records)})} runs"
+        return counted(len(self.records))
 
     def only(self, seeds: Sequence[int]) -> Runs:
         """The runs of these seeds alone."""
@@ -79,9 +87,14 @@ class Runs:
         return self.need.command(self.missing_seeds) if self.missing_seeds else ""
 
 
-def shows_own_runs(profile: str, own_runs: bool) -> bool:
-    """Whether the reader's own runs are shown: on request, and in the profile that trains them."""
-    return own_runs or profile == "paper"
+def counted(n: int) -> str:
+    """A number of runs in words: `n = 5`, or `one run`, which is no mean and has no spread."""
+    return "one run" if n == 1 else f"n = {n}"
+
+
+def shows_own_runs(profile: str, own_runs: bool, changes: str = "") -> bool:
+    """Whether the reader's own runs are shown: on request, with changed values, and in the profile that trains them."""
+    return own_runs or bool(changes) or profile == "paper"
 
 
 def gather(
@@ -89,23 +102,35 @@ def gather(
     profile: str = "recorded",
     own_runs: bool = False,
     device: str = "auto",
+    changes: str = "",
+    seeds: Sequence[int] = (),
 ) -> dict[str, Runs]:
     """The runs an item of the paper (`fig06`, `table04`) is made of, in a profile.
 
-    Keyed by experiment; with changed values by those as well, `split_mnist/hypermask-t [beta=0.01]`.
+    changes: values changed in the reader's own runs of HyperMask, `beta=0.01 p=70`; those are then shown beside ours,
+    and trained in the paper profile. The settings that an item compares stay as they are.  seeds: of the own runs;
+    those the item needs if empty.
+
+    Keyed by experiment; with values the item itself changes by those as well, `split_mnist/hypermask-t [beta=0.01]`.
     """
     if profile not in PROFILES:
         raise HyperMaskError(f"unknown profile {profile!r}; expected {', '.join(PROFILES)}.")
     wanted = items.get(item)
+    if changes and not any(_changeable(need) for need in wanted.runs):
+        raise HyperMaskError(
+            f"{item} shows settings of its own alone, so {changes!r} has nothing to change; use `hypermask run --set`."
+        )
     gathered = {}
-    changed: Counter[str] = Counter()
+    settings: Counter[str] = Counter()
     for need in wanted.runs:
+        own = _own(need, changes, seeds)
         if profile == "smoke":
-            changed[need.experiment] += bool(need.overrides)
-            too_many = need.overrides and changed[need.experiment] > SMOKE_SETTINGS
-            gathered[need.label] = Runs(replace(need, seeds=())) if too_many else _smoke(wanted, need, device)
+            settings[need.experiment] += bool(need.overrides)
+            too_many = need.overrides and settings[need.experiment] > SMOKE_SETTINGS
+            gathered[need.label] = Runs(replace(need, seeds=())) if too_many else _smoke(wanted, need, own, device)
         else:
-            gathered[need.label] = _recorded(wanted, need, profile, shows_own_runs(profile, own_runs), device)
+            shows_own = shows_own_runs(profile, own_runs, changes)
+            gathered[need.label] = _recorded(wanted, need, own, profile, shows_own, device)
     return gathered
 
 
@@ -113,17 +138,17 @@ def verdict(claim: str, runs: Sequence[Runs], holds: Callable[..., bool]) -> str
     """One sentence on whether our records support a claim of the paper; it cannot be said where one of the
     runs is missing.
 
-    holds: the claim as a test, called with each experiment's finished records, a sequence per experiment.
+    holds: the claim as a test, called with each experiment's finished records, a sequence per experiment. The sentence
+    says over how many runs, and of how many where needed ones are missing.
     """
     missing = [group.label for group in runs if not group.records]
     if missing:
         named = " and ".join(missing) if len(missing) <= _NAMED else f"{len(missing)} of {len(runs)} settings"
         return f"{claim}: cannot say, {named} not run."
     if len(runs) <= _NAMED:
-        counts = " and ".join(f"{group.label}, n = {len(group.records)}" for group in runs)
+        counts = " and ".join(f"{group.label}, {group.count}" for group in runs)
     else:
-        numbers = sorted({len(group.records) for group in runs})
-        counts = f"{len(runs)} settings, n = {' or '.join(map(str, numbers))} each"
+        counts = f"{len(runs)} settings, {' or '.join(sorted({group.count for group in runs}))} each"
     answer = "supported" if holds(*(group.records for group in runs)) else "not supported"
     return f"{claim}: {answer} by our records ({counts})."
 
@@ -138,11 +163,14 @@ def report(runs: Iterable[Runs]) -> str:
             lines.append(f"{group.label}: not run in this profile")
             continue
         present = len(group.seeds) - len(group.missing_seeds)
-        shown = ", ".join(str(record.seed) for record in group.records) or "none"
-        lines.append(f"{group.label}: {present} of {len(group.seeds)} needed runs (seeds shown: {shown})")
+        there = ", ".join(str(record.seed) for record in group.records) or "none"
+        lines.append(f"{group.label}: {present} of {len(group.seeds)} needed runs (seeds there: {there})")
         lines += [f"  seed {record.seed} is left out: {record.status}" for record in group.unfinished]
+        changed = f" [{' '.join(group.changed.overrides)}]" if group.changed else ""
         if group.own:
-            lines.append(f"  your own runs: seeds {', '.join(str(record.seed) for record in group.own)}")
+            lines.append(f"  your own runs{changed}: seeds {', '.join(str(record.seed) for record in group.own)}")
+        elif group.changed:
+            lines.append(f"  your own runs{changed}: none; to make them: {group.changed.command(group.changed.seeds)}")
         if group.command:
             lines.append(f"  missing; to make them: {group.command}")
     return "\n".join(lines)
@@ -174,33 +202,56 @@ def report_settings(item: str, runs: Iterable[Runs]) -> str:
     return "\n".join(lines)
 
 
-def _recorded(item: Item, need: Need, profile: str, own_runs: bool, device: str) -> Runs:
-    experiment = need.configured
-    shipped = _shown(item, need, experiment, paths.records())
+def _changeable(need: Need) -> bool:
+    """Whether a reader's changes reach the runs: HyperMask's, but for settings that the item itself changes."""
+    return not need.overrides and need.experiment.split("/")[1].startswith("hypermask")
+
+
+def _own(need: Need, changes: str, seeds: Sequence[int]) -> Need:
+    """What the reader's own runs are of."""
+    changed = tuple(changes.split()) if _changeable(need) else ()
+    return replace(need, overrides=need.overrides + changed, seeds=tuple(seeds) or need.seeds)
+
+
+def _recorded(item: Item, need: Need, own: Need, profile: str, shows_own: bool, device: str) -> Runs:
+    shipped = _shown(item, need, need.configured, paths.records())
+    changed = own.configured.config != need.configured.config
     if profile == "paper":
-        shipped_seeds = {record.seed for record in shipped if record.finished}
-        missing = [seed for seed in need.seeds if seed not in shipped_seeds]
-        _train(item, need, experiment, missing, device, paths.runs())
-    own = _shown(item, need, experiment, paths.runs()) if own_runs else []
+        there = set() if changed else {record.seed for record in shipped if need.met_by(record)}
+        missing = [seed for seed in own.seeds if seed not in there]
+        _train(item, own, own.configured, missing, device, paths.runs())
+    yours = _shown(item, own, own.configured, paths.runs()) if shows_own else []
     return Runs(
         need,
         records=tuple(record for record in shipped if record.finished),
-        own=tuple(record for record in own if record.finished),
+        own=tuple(
+            record for record in yours if record.finished and (own.seeds == need.seeds or record.seed in own.seeds)
+        ),
         unfinished=tuple(record for record in shipped if not record.finished),
+        changed=own if changed else None,
     )
 
 
-def _smoke(item: Item, need: Need, device: str) -> Runs:
-    experiment = experiments.smoke(need.experiment).override(list(need.overrides))
-    seeds = (experiment.seeds if not item.compares_settings else experiment.seeds[:1])[: len(need.seeds)]
-    need = replace(need, seeds=seeds)
+def _smoke(item: Item, need: Need, own: Need, device: str) -> Runs:
+    """Stand-ins of the runs, and of the reader's own ones where they have values changed."""
+    stand_in = experiments.smoke(need.experiment).override(list(need.overrides))
+    seeds = (stand_in.seeds if not item.compares_settings else stand_in.seeds[:1])[: len(need.seeds)]
+    need, own = (replace(each, seeds=tuple(seed for seed in seeds if seed in each.seeds)) for each in (need, own))
     root = paths.build() / "smoke" / "runs"
-    _train(item, need, experiment, seeds, device, root)
-    found = [record for record in _shown(item, need, experiment, root) if record.seed in seeds]
+
+    def trained(of: Need) -> list[Record]:
+        experiment = experiments.smoke(of.experiment).override(list(of.overrides))
+        _train(item, of, experiment, of.seeds, device, root)
+        return [record for record in _shown(item, of, experiment, root) if record.seed in of.seeds]
+
+    found = trained(need)
+    changed = own.overrides != need.overrides
     return Runs(
         need,
         records=tuple(record for record in found if record.finished),
+        own=tuple(record for record in trained(own) if record.finished) if changed else (),
         unfinished=tuple(record for record in found if not record.finished),
+        changed=own if changed else None,
     )
 
 
@@ -213,10 +264,11 @@ def _shown(item: Item, need: Need, experiment: Experiment, root: Path) -> list[R
 def _train(item: Item, need: Need, experiment: Experiment, seeds: Sequence[int], device: str, root: Path) -> None:
     """Train those of the seeds, one after the other, that have no record below `root` which the item shows.
 
-    A record without the part that is needed is made again.
+    A finished record without all that is needed is made again.
     """
     with _alone(root, experiment.name):
-        present = {record.seed for record in _shown(item, need, experiment, root)}
+        found = _shown(item, need, experiment, root)
+        present = {record.seed for record in found if not record.finished or need.met_by(record)}
         for seed in seeds:
             if seed not in present:
                 from hypermask.training import run_experiment

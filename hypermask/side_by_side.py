@@ -79,6 +79,7 @@ class _Stoppable(Progress):
         self._stop = stop
         self.begin: Callable[..., None] = shown.begin
         self.finished_task: Callable[..., None] = shown.finished_task
+        self.reading: Callable[..., None] = shown.reading
         self.end: Callable[..., None] = shown.end
         self._iteration = shown.iteration
 

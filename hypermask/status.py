@@ -12,9 +12,10 @@ from hypermask import experiments, files, items, metrics, paper, paths, question
 from hypermask.errors import HyperMaskError
 from hypermask.items import Headline, Item, Need
 from hypermask.metrics import Summary
-from hypermask.needs import needs
+from hypermask.needs import needs, runs_at_once
 from hypermask.records import Record
-from hypermask.tables import NO_SPREAD
+from hypermask.results import counted
+from hypermask.tables import plus_minus
 
 # Longest texts of a table on a terminal.
 _TITLE_WIDTH = 44
@@ -71,7 +72,7 @@ def render(status: dict[str, list[dict[str, Any]]]) -> str:
     for name in wanted:
         required = needs(experiments.get(name))
         memory = "unknown" if required.gpu_memory_mb is None else f"about {required.gpu_memory_mb:.0f} MB"
-        lines.append(f"  {name}: memory {memory}; time {required.basis}")
+        lines.append(f"  {name}: GPU memory {memory}; time {required.basis}")
     return "\n".join(lines)
 
 
@@ -87,7 +88,7 @@ def closing_table() -> str:
             continue
         present = [name for name in item.files if (paths.root() / name).is_file()]
         written = f"{Path(item.files[0]).with_suffix('')}.{{{','.join(Path(name).suffix[1:] for name in present)}}}"
-        quantity, printed, shipped, yours = _headline_cells(item.headline)
+        quantity, printed, shipped, yours = _headline_cells(item)
         rows.append((item.id, quantity, printed, shipped, yours, written if present else "none yet"))
     return _columns(rows)
 
@@ -98,16 +99,21 @@ def markdown() -> str:
     Only committed, finished runs count. Ours: mean, half width of its 95 % t interval, number of runs.
     """
     shelf = _Shelf(paths.records())
-    head = ("item", "the paper's claim", "printed", "ours", "status", "runs", "for what is missing", "device time")
+    head = (
+        *("item", "the paper's claim", "printed", "ours", "headline number"),
+        *("runs", "for what is missing", "device time"),
+    )
     rows = [head, ("---",) * len(head), *(_markdown_row(item, shelf) for item in items.ITEMS)]
     return "\n".join(
         [
             *(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows),
             "",
             "Accuracy and backward transfer (BWT) in percent, by experiment. Printed: mean ± population standard "
-            "deviation. Ours: mean ± half width of its 95 % t interval (n runs). Reproduced within spread: the means "
-            "lie no further apart than twice the larger standard deviation. Device time: training and evaluation of "
-            "the runs an item shows; items share runs.",
+            "deviation. Ours: mean ± half width of its 95 % t interval (n runs). Headline number: how this one number "
+            "compares, which may be less than the claim says; the notebook has the rest. Reproduced within spread: the "
+            "means lie no further apart than twice the larger standard deviation; one run, which has no spread, is "
+            "measured by the printed one. Device time: training and evaluation of the runs an item shows, shared "
+            "equally by those that ran at once; items share runs.",
         ]
     )
 
@@ -140,7 +146,7 @@ def _markdown_row(item: Item, shelf: _Shelf) -> tuple[str, ...]:
     kind, number = ("figure", item.id[3:]) if item.id.startswith("fig") else ("table", item.id[5:])
     name = f"{kind} {int(number)}"
     made = (paths.notebooks() / f"{item.notebook}.ipynb").is_file()
-    printed, ours, verdict = _markdown_numbers(item, shelf, state["runs_present"])
+    printed, ours, verdict = _markdown_numbers(item, shelf, state["state"])
     command = f"`hypermask sweep {item.id}`" if state["missing"] else "–"
     return (
         f"[{name}](notebooks/{item.notebook}.ipynb)" if made else name,
@@ -154,33 +160,27 @@ def _markdown_row(item: Item, shelf: _Shelf) -> tuple[str, ...]:
     )
 
 
-def _markdown_numbers(item: Item, shelf: _Shelf, present: int) -> tuple[str, str, str]:
-    """(printed, ours, status) cells."""
+def _markdown_numbers(item: Item, shelf: _Shelf, state: str) -> tuple[str, str, str]:
+    """(printed, ours, how they compare) cells."""
     settings = _printed_settings(item)
     if settings:
         compared = [(printed, _measure(Headline(need.experiment), shelf.present(need))) for need, printed in settings]
         words = Counter(paper.compare(printed, ours) for printed, ours in compared)
-        verdict = ", ".join(
-            f"{words[word]} {_MARKDOWN_STATUS.get(word, word)}"
-            for word in (paper.WITHIN_SPREAD, paper.DIFFERS, paper.NOT_RUN)
-            if words[word]
+        verdict = "; ".join(
+            f"{_MARKDOWN_STATUS.get(word, word)}: {words[word]}" for word in paper.COMPARISONS if words[word]
         )
         run = sum(ours is not None for _, ours in compared)
         return f"{len(settings)} settings", f"{run} of {len(settings)} settings", verdict
     if item.headline is None:
         where = "see the figure" if item.id.startswith("fig") else "see the table"
-        return "–", "–", where if present or not item.runs else paper.NOT_RUN
+        return "–", "–", {"empty": paper.NOT_RUN, "partial": f"incomplete, {where}", "complete": where}[state]
     digits = _digits(item.headline)
     name = item.headline.experiment
-    ours = _measure(item.headline, shelf.folder(name, experiments.get(name).config.hash))
-    word = paper.NOT_RUN
-    if ours is not None:
-        printed = _printed_value(item.headline)
-        word = NO_SPREAD if printed.sd is None and ours.n == 1 else paper.compare(printed, ours)
-    interval = "" if ours is None or ours.t95 is None else f" ± {ours.t95:.{digits}f}"
+    ours = _headline(item, shelf.folder(name, experiments.get(name).config.hash))
+    word = paper.compare(_printed_value(item.headline), ours)
     return (
         f"{_label(item.headline)}, {name}: {_printed(item.headline, digits)}",
-        "–" if ours is None else f"{ours.mean:.{digits}f}{interval} (n = {ours.n})",
+        "–" if ours is None else f"{plus_minus(ours.mean, ours.t95, digits)} ({counted(ours.n)})",
         _MARKDOWN_STATUS.get(word, word),
     )
 
@@ -194,13 +194,13 @@ def _printed_settings(item: Item) -> list[tuple[Need, paper.Printed]]:
 
 
 def _device_time(item: Item, shelf: _Shelf) -> str:
-    """Device -> time of the finished runs an item shows, as text."""
+    """Device -> time of the finished runs an item shows, as text; runs that shared it have an equal share each."""
     shown = {record.path: record for need in item.runs for record in shelf.present(need)}
     seconds: dict[str, float] = {}
     for record in shown.values():
         # The numeric family and model after the comma tell processors apart that this page need not.
         device = record.environment["device_name"].split(",")[0]
-        seconds[device] = seconds.get(device, 0.0) + record.seconds
+        seconds[device] = seconds.get(device, 0.0) + record.seconds / runs_at_once(record.environment)
     return "; ".join(f"{_duration(total)}, {device}" for device, total in sorted(seconds.items())) or "–"
 
 
@@ -297,11 +297,12 @@ def _missing_shortened(missing: list[dict[str, Any]]) -> str:
     return ", ".join(shown)
 
 
-def _headline_cells(headline: Headline | None) -> tuple[str, str, str, str]:
+def _headline_cells(item: Item) -> tuple[str, str, str, str]:
+    headline = item.headline
     if headline is None:
         return "", "", "", ""
     name = headline.experiment
-    shipped, yours = (_measure(headline, records.load(name, own=own)) for own in (False, True))
+    shipped, yours = (_headline(item, records.load(name, own=own)) for own in (False, True))
     digits = _digits(headline)
     return (
         f"{_label(headline)}, {name}",
@@ -309,6 +310,12 @@ def _headline_cells(headline: Headline | None) -> tuple[str, str, str, str]:
         _ours(shipped, digits),
         "" if yours is None else _ours(yours, digits),
     )
+
+
+def _headline(item: Item, found: Iterable[Record]) -> Summary | None:
+    """The headline's quantity over those records of its experiment that the item shows."""
+    need = next(need for need in item.runs if need.experiment == item.headline.experiment and not need.overrides)
+    return _measure(item.headline, [record for record in found if item.shows(need, record)])
 
 
 def _label(headline: Headline) -> str:
@@ -350,15 +357,13 @@ def _printed_value(headline: Headline) -> paper.Printed:
 
 def _printed(headline: Headline, digits: int) -> str:
     printed = _printed_value(headline)
-    spread = "" if printed.sd is None else f" ± {printed.sd:.2f}"
-    return f"{printed.mean:.{digits}f}{spread}"
+    return plus_minus(printed.mean, printed.sd, digits, 2)
 
 
 def _ours(measured: Summary | None, digits: int) -> str:
     if measured is None:
         return "not run"
-    spread = "" if measured.sd is None else f" ± {measured.sd:.{digits}f}"
-    return f"{measured.mean:.{digits}f}{spread} ({measured.n})"
+    return f"{plus_minus(measured.mean, measured.sd, digits)} ({measured.n})"
 
 
 def _shorten(text: str, width: int) -> str:

@@ -55,9 +55,10 @@ class Job:
         return [tuple(seeds[start : start + size]) for start in range(0, len(seeds), size)]
 
     def ended(self, seeds: Sequence[int]) -> bool:
-        """Whether each of the seeds has a record in runs/, finished or diverged."""
+        """Whether each of the seeds has a record in runs/, finished with all that it has to tell, or diverged."""
         found = records.find(self.experiment.name, self.experiment.config.hash, paths.runs(), seeds)
-        return {record.seed for record in found} == set(seeds)
+        ended = {record.seed for record in found if not record.finished or items.has_inferred(record, self.infer)}
+        return ended == set(seeds)
 
 
 def jobs(names: Sequence[str]) -> list[Job]:
@@ -120,7 +121,7 @@ def _job(experiment: Experiment, seeds: tuple[int, ...], infer: tuple[str, ...] 
         tuple(
             record.seed
             for record in records.find(experiment.name, experiment.config.hash, root, seeds)
-            if record.finished and set(infer) <= set(record.payload["inference"] or ())
+            if record.finished and items.has_inferred(record, infer)
         )
         for root in (paths.records(), paths.runs())
     ]

@@ -8,6 +8,7 @@ with both kinds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ import numpy as np
 
 from hypermask import experiments, metrics, paper
 from hypermask.metrics import Summary
+from hypermask.paper import NO_SPREAD
+from hypermask.results import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 
 BLANK = "–"
 NOT_PRINTED = "not printed"
-NO_SPREAD = "no spread"
+OUTSIDE_INTERVAL = "†"
+# A LaTeX table of longer rows, in characters, is shrunk to the width of the page.
+WIDE = 110
 
 # The paper's names of the methods of our experiments.
 METHODS = {"wsn": "WSN", "hnet": "HNET+ENT", "hypermask-f": "HyperMask-F", "hypermask-t": "HyperMask-T"}
@@ -37,6 +42,7 @@ BENCHMARKS = {
     "split_cifar100_5x20": "Split CIFAR-100, 5 x 20",
     "tiny_imagenet": "Tiny ImageNet",
 }
+_LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", BLANK: "--", "&": r"\&", OUTSIDE_INTERVAL: r"$\dagger$"}
 # How tables name the values of a configuration that are changed.
 _VALUES = {
     "embedding_size": "embedding",
@@ -48,12 +54,14 @@ _VALUES = {
 
 SPREAD_NOTE = (
     "Ours: mean ± sample standard deviation over n runs; pop. sd: population standard deviation, the kind "
-    "that the paper prints; 95 %: half width of the t interval of the mean. One run has no spread."
+    "that the paper prints of its own runs; 95 %: half width of the t interval of the mean. One run has no spread."
 )
+INTERVAL_NOTE = f"{OUTSIDE_INTERVAL}: although within spread, the printed mean lies outside the 95 % interval of ours."
 STATUS_NOTE = (
     f"Status: '{paper.WITHIN_SPREAD}' if the means lie no further apart than twice the larger of the paper's "
-    f"and our sample standard deviation, else '{paper.DIFFERS}'; '{paper.NOT_RUN}' where there is no run of "
-    f"ours; '{NO_SPREAD}' where both are single models."
+    f"and our sample standard deviation, else '{paper.DIFFERS}'; '{paper.ONE_WITHIN}' or '{paper.ONE_OUTSIDE}' by the "
+    f"paper's alone, since one run of ours is no measure of a spread; '{NO_SPREAD}' where both are single models; "
+    f"'{paper.NOT_RUN}' where there is no run of ours. {INTERVAL_NOTE}"
 )
 ACCURACY_NOTE = (
     "Accuracy: mean over tasks of the test accuracy after the last task, percent; every task weighs the same."
@@ -86,18 +94,18 @@ class Comparison:
 
     @property
     def status(self) -> str:
-        """One of the paper module's words; else why there is none: nothing printed, or one model on either
-        side.
-        """
+        """One of `paper.COMPARISONS`; else why there is none: nothing printed, or not ours to run."""
         if not self.compared:
             return BLANK
-        if self.ours is None:
-            return paper.NOT_RUN
-        if self.printed is None:
+        if self.printed is None and self.ours is not None:
             return NOT_PRINTED
-        if self.printed.sd is None and self.ours.n == 1:
-            return NO_SPREAD
-        return paper.compare(self.printed, self.ours)
+        return paper.NOT_RUN if self.printed is None else paper.compare(self.printed, self.ours)
+
+    @property
+    def marked_status(self) -> str:
+        """The status as a table's text: with a sign where the interval of ours says more than the spread."""
+        outside = self.status == paper.WITHIN_SPREAD and paper.outside_interval(self.printed, self.ours)
+        return f"{self.status} {OUTSIDE_INTERVAL}" if outside else self.status
 
 
 @dataclass(frozen=True)
@@ -134,8 +142,11 @@ class Table:
         return "\n".join([*lines, "", *(f"{note}  " for note in self.notes)]).rstrip() + "\n"
 
     def latex(self) -> str:
-        """A table environment with booktabs rules."""
+        """A table environment with booktabs rules; LaTeX numbers it, so its caption has the title without number."""
         columns = "l" * self.text_columns + "r" * (len(self.head) - self.text_columns)
+        longest = (max(map(len, cells)) for cells in zip(self.head, *self.body, strict=True))
+        wide = sum(longest) > WIDE
+        title = re.sub(r"^Table \d+\. ", "", self._title())
         body = []
         for number, row in enumerate(self.body):
             if number in self.rules:
@@ -143,26 +154,26 @@ class Table:
             body.append(" & ".join(map(_latex, row)) + r" \\")
         lines = [
             *([f"% {self.mark}"] if self.mark else []),
-            "% needs the package booktabs",
+            "% needs the packages booktabs and graphicx" if wide else "% needs the package booktabs",
             r"\begin{table}",
             # A table that would not fit on a page in the usual size is set smaller.
             r"\centering\scriptsize" if len(self.body) > 60 else r"\centering\footnotesize",
-            rf"\caption{{{_latex(' '.join([self._title() + '.', *self.notes]))}}}",
+            rf"\caption{{{_latex(' '.join([title + '.', *self.notes]))}}}",
             rf"\label{{tab:{self.label}}}",
-            rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
+            (r"\resizebox{\textwidth}{!}{" if wide else "") + rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
             r"\toprule",
             " & ".join(map(_latex, self.head)) + r" \\",
             r"\midrule",
             *body,
             r"\bottomrule",
-            r"\end{tabular}",
+            r"\end{tabular}" + ("}" if wide else ""),
             r"\end{table}",
         ]
         return "\n".join(lines) + "\n"
 
     def text(self) -> str:
-        """Plain text in columns, for a notebook's output: title, head, rows; columns without content are left
-        out.
+        """Plain text in columns, for a notebook's output: title, head, rows, and what a sign means where there is one;
+        columns without content are left out.
         """
         filled = [c for c in range(len(self.head)) if any(row[c] not in ("", BLANK) for row in self.body)]
         rows = [[row[column] for column in filled] for row in (self.head, *self.body)]
@@ -176,7 +187,8 @@ class Table:
             lines.append("  ".join(cells).rstrip())
         line = "-" * max(map(len, lines))
         body = [part for i, text in enumerate(lines[1:]) for part in ([line, text] if i in self.rules else [text])]
-        return "\n".join([self._title(), line, lines[0], line, *body])
+        signs = [INTERVAL_NOTE] if any(cell.endswith(OUTSIDE_INTERVAL) for row in self.body for cell in row) else []
+        return "\n".join([self._title(), line, lines[0], line, *body, *signs])
 
     def _title(self) -> str:
         return f"{self.title} ({self.mark})" if self.mark else self.title
@@ -192,12 +204,6 @@ def accuracy_comparison(runs: Runs) -> Comparison:
     benchmark, method = runs.name.split("/")
     printed = None if runs.need.overrides else paper.printed_accuracy(method, benchmark)
     return compared(printed, runs, metrics.mean_accuracy)
-
-
-def bwt_comparison(runs: Runs) -> Comparison:
-    """An experiment's backward transfer beside the value of table 4, which has none for some."""
-    benchmark, method = runs.name.split("/")
-    return compared(_printed_bwt(method, benchmark), runs, metrics.backward_transfer)
 
 
 def comparisons(
@@ -320,7 +326,8 @@ def backward_transfer(runs: Mapping[str, Runs]) -> Table:
     notes = [
         BWT_NOTE,
         "The authors ran HNET+ENT and HyperMask; WSN's zero holds by construction. HNET+ENT here is HNET "
-        "with known task identity.",
+        "with known task identity. The paper prints WSN's row with c=30%; our runs on Split CIFAR-100 and Tiny "
+        "ImageNet keep 50 % of the weights, as its appendix says.",
     ]
     return comparisons(rows, "Table 4. Mean backward transfer, points of percent", "backward_transfer", notes, digits=3)
 
@@ -395,10 +402,9 @@ def weight_distance(runs: Runs, layer: int) -> Table:
         for name, values in series
     ]
     rules = tuple(range(len(series), len(body), len(series)))
-    n = len(runs.records)
     notes = (
         "D(i, j): sum over the layer's weights and biases of their absolute change between the ends of tasks i and j.",
-        f"Paper: one exemplary model. Ours: {f'mean over n = {n} runs' if n else paper.NOT_RUN}.",
+        f"Paper: one exemplary model. Ours: {_mean_over(len(runs.records))}.",
     )
     names = {1: "first hidden layer", 2: "second hidden layer", 3: "output layer"}
     return Table(
@@ -441,7 +447,7 @@ def per_run(runs: Mapping[str, Runs]) -> str:
                 after = metrics.diagonal_mean(record.accuracy)
                 transfer = metrics.backward_transfer(record.accuracy)
                 start = f"{name + kind:<{width}}{record.seed:>5}"
-                lines.append(f"{start}{accuracy:>10.3f}{after:>15.3f}{transfer:>+13.3f}")
+                lines.append(f"{start}{accuracy:>10.3f}{after:>15.3f}{fixed(transfer, 3, '+'):>13}")
         if not group.records and not group.own:
             lines.append(f"{name:<{width}}{paper.NOT_RUN:>15}")
     return "\n".join(lines)
@@ -457,7 +463,7 @@ def per_task(runs: Runs) -> str:
     tasks = matrices.shape[1]
     shown = range(tasks) if tasks <= 20 else [0, *range(9, tasks, 10)]
     lines = [
-        f"{runs.name}, n = {len(matrices)}",
+        f"{runs.name}, {counted(len(matrices))}",
         f"{'task':>4}{'just after training, %':>26}{'after all tasks, %':>24}",
     ]
     for task in shown:
@@ -484,7 +490,7 @@ def mean_matrix(runs: Runs, digits: int = 2) -> str:
     head = "after training task | evaluated on task"
     tasks = range(len(mean))
     numbers = "".join(f"{task + 1:>7}" for task in tasks)
-    lines = [f"{runs.name}, mean of n = {len(runs.records)}", head, f"{'|':>21}{numbers}"]
+    lines = [f"{runs.name}, {_mean_over(len(runs.records))}", head, f"{'|':>21}{numbers}"]
     for i in tasks:
         lines.append(f"{i + 1:>19} |" + "".join(f"{value:>7.{digits}f}" for value in mean[i, : i + 1]))
     return "\n".join(lines)
@@ -493,14 +499,31 @@ def mean_matrix(runs: Runs, digits: int = 2) -> str:
 def rank_among_printed(runs: Sequence[Record], benchmark: str, method: str) -> int:
     """Where our mean accuracy would stand in table 1's column, among the printed values of the other methods;
     1 is best.
+
+    Ours is rounded to the two digits that the table prints; of equal values each has the better rank.
     """
-    ours = _accuracy(runs).mean
-    others = [
-        row.mean
-        for row in paper.known_task_rows()
-        if row.benchmark == benchmark and row.method != method and _stands_in(row.place, 1)
-    ]
-    return 1 + sum(value > ours for value in others)
+    ours = round(_accuracy(runs).mean, 2)
+    return 1 + sum(value > ours for value in _others_printed(benchmark, method).values())
+
+
+def tied_with(runs: Sequence[Record], benchmark: str, method: str) -> list[str]:
+    """The other methods for which table 1 prints our mean accuracy to its two digits; none without runs."""
+    ours = _accuracy(runs)
+    others = _others_printed(benchmark, method).items()
+    return [other for other, value in others if ours is not None and value == round(ours.mean, 2)]
+
+
+def transfer_sign(runs: Runs) -> str:
+    """One sentence: whether the mean backward transfer is negative or positive, by its 95 % t interval."""
+    ours = _bwt(runs.records)
+    if ours is None:
+        return f"BWT of {runs.label}: cannot say, {paper.NOT_RUN}."
+    value = f"BWT of {runs.label}, points: {plus_minus(ours.mean, ours.t95, 3)} ({runs.count})"
+    if ours.t95 is None:
+        return f"{value}, whose sign one run cannot tell."
+    if abs(ours.mean) <= ours.t95:
+        return f"{value}, cannot be told from 0 by the 95 % interval."
+    return f"{value}, {'positive' if ours.mean > 0 else 'negative'} by the 95 % interval."
 
 
 _KEYS = {name: key for key, name in METHODS.items()}
@@ -538,9 +561,17 @@ def _setting(override: str) -> str:
     return f"{_VALUES.get(key, key)} {value.replace(',', '-')}"
 
 
-def _printed_bwt(method: str, benchmark: str) -> paper.Printed | None:
-    rows = [row for row in paper.table4() if row.benchmark == benchmark and row.method.startswith(METHODS[method])]
-    return paper.printed_bwt(method, benchmark) if rows else None
+def _others_printed(benchmark: str, method: str) -> dict[str, float]:
+    """The printed values of table 1's column, by method, without that method's own."""
+    return {
+        row.method: row.mean
+        for row in paper.known_task_rows()
+        if row.benchmark == benchmark and row.method != method and _stands_in(row.place, 1)
+    }
+
+
+def _mean_over(n: int) -> str:
+    return {0: paper.NOT_RUN, 1: counted(1)}.get(n, f"mean of {counted(n)}")
 
 
 def _accuracy(runs: Sequence[Record]) -> Summary | None:
@@ -616,12 +647,12 @@ def _texts(row: Comparison, digits: int, shows_own: bool) -> tuple[str, ...]:
         str(ours.n) if ours else ("0" if row.compared else BLANK),
         _rounded(ours and ours.population_sd, digits),
         _rounded(ours and ours.t95, digits),
-        BLANK if row.difference is None else f"{row.difference:+.{digits}f}",
-        row.status,
+        BLANK if row.difference is None else fixed(row.difference, digits, "+"),
+        row.marked_status,
     ]
     if shows_own:
         yours = row.yours
-        texts.append(f"{plus_minus(yours.mean, yours.sd, digits)} (n = {yours.n})" if yours else BLANK)
+        texts.append(f"{plus_minus(yours.mean, yours.sd, digits)} ({counted(yours.n)})" if yours else BLANK)
     return tuple(texts)
 
 
@@ -630,15 +661,21 @@ def number(value: float | None) -> float:
     return np.nan if value is None else value
 
 
+def fixed(value: float, digits: int, sign: str = "") -> str:
+    """The value to so many digits; a zero has no sign.  sign: `+` where positive values have theirs."""
+    rounded = round(value, digits)
+    return f"{rounded:{sign}.{digits}f}" if rounded else f"{0:.{digits}f}"
+
+
 def _rounded(value: float | None, digits: int) -> str:
-    return BLANK if value is None else f"{value:.{digits}f}"
+    return BLANK if value is None else fixed(value, digits)
 
 
 def plus_minus(mean: float, spread: float | None, digits: int, spread_digits: int | None = None) -> str:
     """`mean ± spread` as text; the mean alone where there is no spread."""
     if spread is None:
-        return f"{mean:.{digits}f}"
-    return f"{mean:.{digits}f} ± {spread:.{digits if spread_digits is None else spread_digits}f}"
+        return fixed(mean, digits)
+    return f"{fixed(mean, digits)} ± {fixed(spread, digits if spread_digits is None else spread_digits)}"
 
 
 def _pipes(cells: Sequence[str]) -> str:
@@ -646,6 +683,8 @@ def _pipes(cells: Sequence[str]) -> str:
 
 
 def _latex(text: str) -> str:
-    for plain, escaped in (("%", r"\%"), ("_", r"\_"), ("±", r"$\pm$"), (BLANK, "--"), ("&", r"\&")):
+    # Before a number, or between two terms; hyphens within words stay.
+    text = re.sub(r"(?<![\w.])-(?=\d)|(?<=\s)-(?=\s)", "$-$", text)
+    for plain, escaped in _LATEX.items():
         text = text.replace(plain, escaped)
     return text

@@ -56,7 +56,8 @@ class Settings:
     """How a run is watched and driven; no part of the configuration, and changing no result beyond rounding.
 
     seed: batch order, augmentation and samples.  engine: `auto`, `eager` or `fused` (`hypermask.engine`).
-    evaluate_every: iterations between points of the validation curve.  logits_per_task: test images per task whose
+    evaluate_every: iterations between points of the validation curve, the last iteration is one in any case; where a
+    model is chosen among ends of epochs, those are the points.  logits_per_task: test images per task whose
     logits the record keeps.  progress: chosen by where the process runs if None.  after_task(t): called when task t
     (0-based) is learned and evaluated.  seeds_at_once: how many runs share the device, for the record.  infer: `ent`,
     `fecam`, how to classify without the task's identity after each task (`hypermask.inference`).
@@ -84,7 +85,8 @@ def train(
     *,
     seed: int = 1,
     name: str | None = None,
-    root: Path | None = None,
+    root: Path | str | None = None,
+    overwrite: bool = False,
     **settings: Any,
 ) -> Record:
     """Train your own method or network on a benchmark and return the record of the run.
@@ -92,7 +94,8 @@ def train(
     method: moved to the benchmark's device.  training: 500 iterations per task by default.  seed: batch order,
     augmentation and samples; the method and the benchmark were made from their own.  name: BENCHMARK/METHOD, `own` as
     the method by default.  root: write the record below this folder (`runs/`, say); without it nothing is written and
-    the logits are not kept.  settings: the other fields of `Settings`.
+    the logits are not kept; a record that is there already is an error before the training begins, unless `overwrite`
+    says that it may be replaced.  settings: the other fields of `Settings`.
 
     A run whose weights stop being finite ends there with the status "diverged".
     """
@@ -110,11 +113,14 @@ def train(
         "overrides": [],
         "config_hash": sha256(canonical_json(config)),
     }
+    if root is not None:
+        root = Path(root)
+        records.prepare(root, name, identity["config_hash"], seed, overwrite)
     measured, arrays = _learn(method, benchmark, training, Settings(seed=seed, **settings), f"{name}, seed {seed}")
     payload = {"schema": records.SCHEMA, **identity, **measured}
     if root is None:
         return Record(records.seal({**payload, "logits": None}))
-    return records.read(records.write(payload, arrays or None, root))
+    return records.read(records.write(payload, arrays or None, root, overwrite))
 
 
 def run_experiment(
@@ -136,11 +142,9 @@ def run_experiment(
     """
     chosen = Settings(seed=seed, **settings)
     config = experiment.config
-    path = records.location(root, experiment.name, config.hash, seed)
-    if path.exists() and not overwrite:
-        raise HyperMaskError(f"{path.name} of {experiment.name} is there already; use --force to train it again.")
     benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
     method = methods.build(config.method, benchmark, seed)
+    path = records.prepare(root, experiment.name, config.hash, seed, overwrite)
 
     def after_task(task: int) -> None:
         if keep_weights:
@@ -156,17 +160,18 @@ def run_experiment(
         "overrides": list(experiment.overrides),
         "config_hash": config.hash,
     }
-    measured, arrays = _learn(
-        method,
-        benchmark,
-        config.training,
-        replace(chosen, after_task=after_task),
-        f"{experiment.name}, seed {seed}",
-        saved := Checkpoints(path, _resumable(identity, chosen, method, benchmark)),
-    )
-    payload = {"schema": records.SCHEMA, **identity, **measured}
-    written = records.write(payload, arrays or None, root, overwrite=overwrite)
-    saved.remove()
+    with Checkpoints(path, _resumable(identity, chosen, benchmark)) as saved:
+        measured, arrays = _learn(
+            method,
+            benchmark,
+            config.training,
+            replace(chosen, after_task=after_task),
+            f"{experiment.name}, seed {seed}",
+            saved,
+        )
+        payload = {"schema": records.SCHEMA, **identity, **measured}
+        written = records.write(payload, arrays or None, root, overwrite=overwrite)
+        saved.remove()
     return records.read(written)
 
 
@@ -187,7 +192,11 @@ def _learn(
     inference.check(procedures, method, benchmark)
     if benchmark.device.type == "cuda":
         torch.cuda.set_device(benchmark.device)
+        # Two runs of a seed are to be equal, and cuDNN may choose convolutions that add up in any order.
+        torch.backends.cudnn.deterministic = True
     method.to(benchmark.device)
+    # The code that runs is the one there is now, whatever is edited or committed in the meantime.
+    origin = {"method_digest": _digest(method), "environment": environment(benchmark.device)}
     history, layers = History(), []
     state = saved.latest() if saved else None
     if state:
@@ -195,8 +204,17 @@ def _learn(
         history, layers = History(**state.history), state.layers
     status = "finished"
     progress = settings.progress or choose()
-    progress.begin(title, benchmark.tasks, _iterations(training, len(benchmark.task(0).train)))
+    progress.begin(title, benchmark.tasks, _iterations(training, len(benchmark.task(0).train)), len(layers))
+
+    def infer(task: int) -> None:
+        for procedure in dict.fromkeys(procedures):
+            progress.reading(task, procedure)
+            inference.measure(history.inference, procedure, method, benchmark, task, settings.seed)
+
     try:
+        if layers:
+            # A checkpoint is written before its last task is inferred.
+            infer(len(layers) - 1)
         for task in range(len(layers), benchmark.tasks):
             # Layers such as dropout draw from the global generator: it starts each task where the seed says.
             seed_layers(settings.seed, task)
@@ -208,11 +226,11 @@ def _learn(
             layers.append({name: weights.cpu().clone() for name, weights in method.shared_layers().items()})
             row = history.accuracy[task]
             progress.finished_task(task, row[task], sum(row) / len(row), history.task_seconds[task])
-            inference.measure(history.inference, procedures, method, benchmark, task, settings.seed)
             if settings.after_task is not None:
                 settings.after_task(task)
             if saved:
                 saved.save(State(task + 1, method.weights(), asdict(history), layers))
+            infer(task)
     finally:
         progress.end()
     arrays = sample_logits(method, benchmark, settings.seed, settings.logits_per_task) if status == "finished" else {}
@@ -224,10 +242,10 @@ def _learn(
         "logits": {"per_task": int(arrays["labels"].shape[1])} if arrays else None,
         "inference": (history.inference or None) if status == "finished" else None,
         "data": benchmark.checksums,
-        "method_digest": _digest(method),
+        "method_digest": origin["method_digest"],
         "evaluation_interval": settings.evaluate_every,
         "environment": {
-            **environment(benchmark.device),
+            **origin["environment"],
             "kernel": history.kernel,
             "seeds_at_once": settings.seeds_at_once,
         },
@@ -285,17 +303,20 @@ def _iterate(
     steps = engines.make(settings.engine, method, task, training, iterations, batches)
     schedule = Schedule(training, math.ceil(iterations / epoch))
     best: tuple[float, dict[str, torch.Tensor]] | None = None
+    # Where a model is chosen among ends of epochs, or the rate follows them, the curve has these points alone.
+    by_epoch = training.scheduler != "none" or training.model_choice != "last"
     for iteration in range(iterations):
         loss = steps.step(iteration)
         progress.iteration(task, iteration + 1, loss)
-        end_of_epoch = (iteration + 1) % epoch == 0
-        if end_of_epoch and (training.scheduler != "none" or training.model_choice != "last"):
+        done = iteration + 1
+        if by_epoch and done % epoch == 0:
             steps.synchronise()
             value = _validate(method, benchmark, task, data.validation, iteration, curve)
             steps.set_learning_rate(schedule.after_epoch(value))
-            if training.model_choice == "lowest-validation-loss" and (best is None or value < best[0]):
+            lowest = best is None or value < best[0] or math.isnan(best[0])
+            if training.model_choice == "lowest-validation-loss" and lowest:
                 best = value, {name: tensor.clone() for name, tensor in method.weights().items()}
-        if (iteration + 1) % settings.evaluate_every == 0 and iteration not in curve["iteration"]:
+        if not by_epoch and (done % settings.evaluate_every == 0 or done == iterations):
             with watch.paused():
                 steps.synchronise()
                 _validate(method, benchmark, task, data.validation, iteration, curve)
@@ -336,7 +357,7 @@ class Schedule:
         else:
             self._waited += 1
         if self._waited > self._training.lr_patience:
-            self._rate = max(self._rate * self._training.lr_factor, self._training.lr_floor)
+            self._rate = min(self._rate, max(self._rate * self._training.lr_factor, self._training.lr_floor))
             self._waited = 0
         return self._rate
 
@@ -368,7 +389,7 @@ class Stopwatch:
         return time.perf_counter()
 
 
-def _resumable(identity: dict[str, Any], settings: Settings, method: Method, benchmark: Benchmark) -> dict[str, Any]:
+def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmark) -> dict[str, Any]:
     """What has to be equal for a run to go on from a checkpoint."""
     facts = environment(benchmark.device)
     return {

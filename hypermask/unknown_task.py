@@ -11,7 +11,8 @@ import numpy as np
 
 from hypermask import metrics, paper
 from hypermask.metrics import Summary
-from hypermask.tables import BENCHMARKS, BLANK, NO_SPREAD, STATUS_NOTE, Comparison, Table, number, plus_minus
+from hypermask.results import counted
+from hypermask.tables import BENCHMARKS, BLANK, STATUS_NOTE, Comparison, Table, fixed, number, plus_minus
 
 if TYPE_CHECKING:
     from hypermask.records import Record
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 READINGS = {"released-code": "Released code", "after-task": "After task", "shuffled": "Shuffled"}
 # With which the printed value is compared: what the paper's authors ran, and what it quotes from others.
 PAPERS, OTHERS = "released-code", "after-task"
+SHUFFLED = "shuffled"
 TASK_STATISTICS = "batch_stats=task"
 BEST = "max"
 _CLASSES, _TASKS = "class_accuracy", "task_accuracy"
@@ -33,13 +35,15 @@ READINGS_NOTE = (
     "images, so that batches do not matter."
 )
 METRICS_NOTE = (
-    "Mean overall and last task accuracy: share of the test images of all tasks whose class is right. Average task "
-    "accuracy: mean over j of that share among tasks 1 to j, with these j tasks known. Task identity: share of the "
-    "images whose task is right, which the paper does not print."
+    "Mean overall and last task accuracy: share of the test images of all tasks, pooled, whose class is right; where "
+    "tasks differ in size, as on Split MNIST, that is not the mean over tasks of table 1. Average task accuracy: mean "
+    "over j of that share among tasks 1 to j, with these j tasks known. Task identity: share of the images whose task "
+    "is right, which the paper does not print."
 )
 SPREAD_NOTE = (
-    "Ours: mean ± sample standard deviation over n runs (the CSV has the 95 % t interval's half width); the best run "
-    "where the paper gives its best, by the same measure. Paper: ± population standard deviation."
+    "Ours: mean ± sample standard deviation over n runs, or the best run where the paper gives its best, by the same "
+    "measure; 95 %: half width of the t interval of the mean in the reading that is compared (the CSV has it of each); "
+    "one run has no spread. Paper: ± population standard deviation of its own runs."
 )
 
 
@@ -64,8 +68,7 @@ class Row:
 
     def values(self, records: Sequence[Record], reading: str) -> list[float]:
         """One value for each run that has this reading."""
-        found = [record.payload["inference"].get(self.procedure, {}).get(reading) for record in records]
-        return [self._value(per_task[self.quantity]) for per_task in found if per_task]
+        return [self._value(found[reading][self.quantity]) for found in _inferred(records, self.procedure, reading)]
 
     def measured(self, records: Sequence[Record], reading: str) -> Summary | None:
         """Ours in a reading, None without such a run; of a best run its value alone."""
@@ -100,12 +103,6 @@ class Row:
         source = self.printed.source if self.printed else BLANK
         return Comparison(self.method, self.benchmark, source, self.printed, ours, compared=self.runs is not None)
 
-    @property
-    def status(self) -> str:
-        """As tables say it; two best runs are single models."""
-        status = self.comparison.status
-        return NO_SPREAD if self.aggregate == BEST and self.comparison.ours else status
-
     def _value(self, per_task: Sequence[float]) -> float:
         return float(np.mean(per_task)) if self.metric.startswith("average") else per_task[-1]
 
@@ -125,7 +122,7 @@ def table(runs: Mapping[str, Runs]) -> Table:
         frame=pd.DataFrame([_numbers(row, shows_own) for row in rows]),
         head=(
             *("Method", "Benchmark", "Accuracy", "Source", "Paper"),
-            *(*READINGS.values(), "Task statistics", "n", "Difference", "Status"),
+            *(*READINGS.values(), "Task statistics", "n", "95 %", "Difference", "Status"),
             *(("Yours",) if shows_own else ()),
         ),
         body=tuple(_texts(row, shows_own) for row in rows),
@@ -146,22 +143,18 @@ def task_given_away(runs: Mapping[str, Runs]) -> str:
         if group is None or method not in ("hypermask-f", "hypermask-t"):
             continue
         title = f"{name}, {method[-1].upper()}, {BENCHMARKS[benchmark]}"
-        pairs = [
-            [record.payload["inference"][procedure][reading] for reading in (PAPERS, "shuffled")]
-            for record in group.records
-        ]
-        if not pairs:
-            lines.append(f"{title}: cannot say, {group.label} not run.")
+        found = _inferred(group.records, procedure, PAPERS, SHUFFLED)
+        if not found:
+            lines.append(f"{title}: cannot say, {group.label} not run{f' with {procedure}' if group.records else ''}.")
             continue
         (pure, pure_task), (mixed, mixed_task) = (
-            [np.mean([pair[side][quantity][-1] for pair in pairs]) for quantity in (_CLASSES, _TASKS)]
-            for side in (0, 1)
+            [np.mean([readings[reading][quantity][-1] for readings in found]) for quantity in (_CLASSES, _TASKS)]
+            for reading in (PAPERS, SHUFFLED)
         )
-        given = round(pure - mixed, 2)
         lines.append(
-            f"{title}: {pure:.2f} % in batches of one task, {mixed:.2f} % in mixed batches, so {given + 0.0:.2f} "
-            f"points come from batches that give the task away (task right: {pure_task:.2f} % and {mixed_task:.2f} %; "
-            f"n = {len(pairs)})."
+            f"{title}: {pure:.2f} % in batches of one task, {mixed:.2f} % in mixed batches, so "
+            f"{fixed(pure - mixed, 2)} points come from batches that give the task away (task right: "
+            f"{pure_task:.2f} % and {mixed_task:.2f} %; {counted(len(found))})."
         )
     return "\n".join(lines)
 
@@ -188,9 +181,26 @@ def per_run(runs: Mapping[str, Runs]) -> str:
     return "\n".join(lines)
 
 
+def inferred(runs: Runs, procedure: str) -> Runs:
+    """The runs without the records that do not tell what this procedure infers."""
+    kept = {
+        kind: tuple(record for record in getattr(runs, kind) if procedure in record.payload["inference"])
+        for kind in ("records", "own")
+    }
+    return replace(runs, **kept)
+
+
 def final(runs: Sequence[Record], procedure: str, reading: str) -> float:
-    """Mean over the runs of the class accuracy on all tasks' test images, percent."""
-    return float(np.mean([record.payload["inference"][procedure][reading][_CLASSES][-1] for record in runs]))
+    """Mean of the class accuracy on all tasks' test images, percent, over the runs that have this reading; an error if
+    none has.
+    """
+    return metrics.summary(found[reading][_CLASSES][-1] for found in _inferred(runs, procedure, reading)).mean
+
+
+def _inferred(records: Sequence[Record], procedure: str, *readings: str) -> list[dict[str, Any]]:
+    """Reading -> values per task, of each record that tells what the procedure infers in all these readings."""
+    found = [record.payload["inference"].get(procedure, {}) for record in records]
+    return [per_reading for per_reading in found if per_reading.keys() >= set(readings)]
 
 
 # (benchmark, method of the experiment, procedure) -> the paper's name.
@@ -227,7 +237,7 @@ def _rows(runs: Mapping[str, Runs]) -> list[Row]:
         for _, lines in groupby(printed, key=lambda row: (row.method, row.target)):
             group = [_row(line, runs) for line in lines]
             rows += group
-            if group[0].runs and group[0].runs.records:
+            if group[0].n:
                 rows += [
                     replace(row, metric=_IDENTITY[row.metric], printed=None, quantity=_TASKS)
                     for row in group
@@ -269,16 +279,18 @@ def _numbers(row: Row, shows_own: bool) -> dict[str, Any]:
     numbers |= {
         "runs": row.n,
         "difference": number(comparison.difference),
-        "status": "" if row.status == BLANK else row.status,
+        "status": "" if comparison.status == BLANK else comparison.status,
     }
     if shows_own:
         yours = row.measured(row.runs.own, row.reading) if row.runs else None
-        numbers |= {"yours_mean": number(yours and yours.mean), "yours_runs": len(row.runs.own) if row.runs else 0}
+        count = len(row.values(row.runs.own, row.reading)) if row.runs else 0
+        numbers |= {"yours_mean": number(yours and yours.mean), "yours_runs": count}
     return numbers
 
 
 def _texts(row: Row, shows_own: bool) -> tuple[str, ...]:
-    difference = row.comparison.difference
+    comparison = row.comparison
+    ours, difference = comparison.ours, comparison.difference
     texts = [
         f"{row.method}, {row.target} target" if row.target else row.method,
         BENCHMARKS[row.benchmark],
@@ -287,12 +299,13 @@ def _texts(row: Row, shows_own: bool) -> tuple[str, ...]:
         plus_minus(row.printed.mean, row.printed.sd, _digits(row)) if row.printed else BLANK,
         *(plus_minus(summary.mean, summary.sd, 2) if summary else BLANK for summary in row.cells().values()),
         str(row.n) if row.runs else BLANK,
-        BLANK if difference is None else f"{difference:+.2f}",
-        row.status,
+        BLANK if ours is None or ours.t95 is None else fixed(ours.t95, 2),
+        BLANK if difference is None else fixed(difference, 2, "+"),
+        comparison.marked_status,
     ]
     if shows_own:
         yours = row.measured(row.runs.own, row.reading) if row.runs else None
-        texts.append(f"{yours.mean:.2f} (n = {len(row.runs.own)})" if yours else BLANK)
+        texts.append(f"{yours.mean:.2f} ({counted(len(row.values(row.runs.own, row.reading)))})" if yours else BLANK)
     return tuple(texts)
 
 

@@ -31,9 +31,9 @@ class Verdict:
 def compare(new: Record, committed: Record, siblings: list[Record]) -> Verdict:
     """Compare a record with the committed one of the same configuration and seed.
 
-    On the same device, threads, torch version and engine every accuracy has to be identical. Elsewhere, final
-    accuracy by task, new and committed may differ by 3 sample standard deviations over `siblings`, the
-    finished committed runs of this configuration, and by 0.3 points at least.
+    On the same device, with the same number of threads, torch version, engine and compiler of its kernel, every
+    accuracy has to be identical. Elsewhere, final accuracy by task, new and committed may differ by 3 sample standard
+    deviations over `siblings`, the finished committed runs of this configuration, and by 0.3 points at least.
     """
     if (new.config_hash, new.seed) != (committed.config_hash, committed.seed):
         raise HyperMaskError(

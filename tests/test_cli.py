@@ -96,6 +96,17 @@ def test_a_committed_record_never_makes_run_skip(capsys):
     assert place().is_file()
 
 
+def test_a_run_that_does_not_tell_what_is_to_be_inferred_is_trained_again(capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
+    ran(capsys, "run", NAME, "--set", *SMALL)
+    status, out, err = ran(capsys, "run", NAME, "--set", *SMALL, "--infer", "ent")
+    assert (status, out.count("is written")) == (0, 1)
+    assert err.startswith(f"{NAME} seed 1 is there without ent and is trained again; `hypermask infer` reads")
+    assert set(records.read(place()).payload["inference"]) == {"ent"}
+    _, out, _ = ran(capsys, "run", NAME, "--set", *SMALL, "--infer", "ent")
+    assert "was there already" in out
+
+
 def test_a_diverged_run_is_named_and_tried_again(capsys):
     values = [*SMALL, "lr=1e30"]
     for _ in range(2):
@@ -115,7 +126,7 @@ def test_options_of_a_run(capsys):
     assert status == 0
     record = records.read(place())
     assert (record.payload["engine"], record.payload["evaluation_interval"]) == ("eager", 5)
-    assert record.payload["validation"][0]["iteration"] == [5, 10]
+    assert record.payload["validation"][0]["iteration"] == [5, 10, 12]
     assert record.arrays()["labels"].shape == (2, 7)
     assert {path.name for path in place().parent.glob("*.safetensors")} == {
         "seed1-task1.safetensors",
@@ -158,7 +169,6 @@ def test_options_of_a_run(capsys):
             ["verify", "nowhere.json"],
             r"nowhere\.json cannot be read \(No such .*\); expected a record\.",
         ),
-        (["verify", "a.json", "b.json"], r"verify takes one record, found 2; name one JSON file\."),
         (
             ["records", "add", "nowhere"],
             r"nowhere does not exist; give a run's JSON file, a folder or .*\.",
@@ -180,6 +190,7 @@ def test_bad_input_is_one_sentence_and_status_2(capsys, root, arguments, sentenc
         (["run"], "EXPERIMENT"),
         (["run", NAME, "--sed", "1"], "--sed"),
         (["rum"], "invalid choice: 'rum'"),
+        (["verify", "a.json", "b.json"], "unrecognized arguments: b.json"),
         ([], "COMMAND"),
         (["status", "--json", "--csv"], "not allowed with"),
     ],
@@ -235,8 +246,8 @@ def stopped(sign: signal.Signals) -> subprocess.CompletedProcess[str]:
         text=True,
         preexec_fn=as_from_a_terminal,
     )
-    lines = [process.stderr.readline() for _ in range(2)]
-    assert "task 2/5 done" in lines[1], lines
+    lines = [process.stderr.readline() for _ in range(3)]
+    assert "task 2/5 done" in lines[2], lines
     process.send_signal(sign)
     out, err = process.communicate(timeout=60)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
@@ -253,7 +264,13 @@ def test_a_killed_run_leaves_no_record_goes_on_and_ends_as_an_uninterrupted_one(
     ended = hypermask("run", NAME, "--set", *LONG)
     assert ended.returncode == 0
     reported = [line.partition(" done in")[0] for line in ended.stderr.splitlines()]
-    assert reported in ([f"{NAME}, seed 1: task {task}/5" for task in tasks] for tasks in ((2, 3, 4, 5), (3, 4, 5)))
+    assert reported in (
+        [
+            f"{NAME}, seed 1: 5 tasks of 150 iterations, goes on after task {done}",
+            *(f"{NAME}, seed 1: task {task}/5" for task in range(done + 1, 6)),
+        ]
+        for done in (1, 2)
+    )
     assert ended.stdout.count("\n") == 1
     resumed = records.read(place(*LONG))
     assert not checkpoints.exists()
@@ -269,7 +286,7 @@ def test_ctrl_c_ends_with_130_and_leaves_no_half_written_file(root):
     assert ended.returncode == 130
     assert ended.stdout == ""
     assert ended.stderr.splitlines()[-1] == (
-        "hypermask: stopped; nothing half-written is left (`run` goes on from its last finished task)."
+        "hypermask: stopped; nothing half-written is left (`run` and `sweep` go on from the last finished task)."
     )
     assert "Traceback" not in ended.stderr
     assert list(root.rglob("seed*.json")) == []
@@ -277,15 +294,35 @@ def test_ctrl_c_ends_with_130_and_leaves_no_half_written_file(root):
 
 
 def test_a_reader_that_goes_away_is_no_error():
-    reader = "import sys; sys.stdin.read(10)"
-    status = subprocess.Popen(
-        [sys.executable, "-m", "hypermask", "status"], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    subprocess.run([sys.executable, "-c", reader], stdin=status.stdout, check=True)
-    status.stdout.close()
-    assert "Traceback" not in status.stderr.read().decode()
-    status.stderr.close()
-    assert status.wait(timeout=30) in (0, 1)
+    reader, writer = os.pipe()
+    os.close(reader)
+    buffered = {name: value for name, value in environment().items() if name != "PYTHONUNBUFFERED"}
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-m", "hypermask", "status"],
+            env=buffered,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+        )
+    finally:
+        os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(root):
+    (root / "build").write_text("")
+    ended = hypermask("regenerate", "quickstart")
+    assert ended.returncode == 2
+    assert re.fullmatch(r"hypermask: (File exists|Not a directory): .*; make room or give access, .*\n", ended.stderr)
+
+
+def test_a_warning_is_a_sentence_on_standard_error(capsys):
+    source = records.write(payload(), None, paths.records())
+    source.write_text("{}")
+    _, _, err = ran(capsys, "status", "--csv")
+    assert re.match(r"hypermask: left out as not there: records/.*seed1\.json is not a record", err)
+    assert ".py" not in err
 
 
 # -- verify -------------------------------------------------------------------------------------------------

@@ -62,6 +62,37 @@ def test_the_processors_name_is_the_kernels_word_for_it():
         assert device.environment(torch.device("cpu"))["device_name"].startswith(model[1].strip())
 
 
+X86 = "processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\n"
+ARM = "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\n"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "name"),
+    [
+        (X86, "AMD EPYC, family 26 model 2"),
+        (ARM, "aarch64, implementer 0x41 part 0xd0c"),
+        (ARM + "model name\t: ARMv8 Processor rev 1\n", "ARMv8 Processor rev 1, implementer 0x41 part 0xd0c"),
+        ("processor\t: 0\nisa\t: rv64imafdc\n", "aarch64"),
+    ],
+)
+def test_processors_of_different_models_have_different_names(cpuinfo, name, tmp_path, monkeypatch):
+    monkeypatch.setattr(device.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    (tmp_path / "cpuinfo").write_text(cpuinfo)
+    assert device.cpu_name() == name
+
+
+def test_on_macos_the_system_is_asked(tmp_path, monkeypatch):
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "none")
+    monkeypatch.setattr(device.platform, "processor", lambda: "arm")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert device.cpu_name() == "arm"
+    sysctl = tmp_path / "sysctl"
+    sysctl.write_text('#!/bin/sh\n[ "$*" = "-n machdep.cpu.brand_string" ] && echo "Apple M2"\n')
+    sysctl.chmod(0o755)
+    assert device.cpu_name() == "Apple M2"
+
+
 def test_no_path_of_this_machine_is_in_the_environment():
     text = repr(device.environment(torch.device("cpu")))
     assert str(Path.home()) not in text

@@ -118,6 +118,15 @@ def test_an_override_keeps_the_name_and_is_remembered_in_order():
     assert changed.config.hash != named.config.hash
 
 
+def test_overrides_add_up_and_a_later_value_replaces_an_earlier_one():
+    """What a record remembers makes its configuration from the named one."""
+    named = experiments.get("split_mnist/hypermask-t")
+    changed = named.override(["p=70", "beta=0.01", "epochs=2"]).override(["p=50", "lam=0.1", "iterations=9"])
+    assert changed.overrides == ("beta=0.01", "iterations=9", "lam=0.1", "p=50")
+    assert named.override(list(changed.overrides)).config == changed.config
+    assert (changed.config.training.iterations, changed.config.training.epochs) == (9, None)
+
+
 def test_an_override_to_the_same_value_is_the_named_configuration():
     named = experiments.get("split_mnist/hypermask-t")
     assert named.override(["beta=0.001"]) is named

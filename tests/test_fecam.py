@@ -144,7 +144,7 @@ def untrained(digits) -> HyperMask:
 
 def test_predictions_equal_a_loop_over_networks_and_classes(digits, untrained):
     found: dict = {}
-    inference.measure(found, ["fecam"], untrained, digits, 2, seed=1)
+    inference.measure(found, "fecam", untrained, digits, 2, seed=1)
     with torch.no_grad():
         means = {}
         for task in range(3):

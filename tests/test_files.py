@@ -1,6 +1,8 @@
+import errno
 import hashlib
 import os
 import signal
+import stat
 import subprocess
 import sys
 
@@ -37,6 +39,20 @@ def test_a_process_killed_while_writing_leaves_the_old_bytes(tmp_path):
     ended = subprocess.run([sys.executable, "-c", program, str(target)])
     assert ended.returncode == -signal.SIGKILL
     assert target.read_bytes() == b"old"
+
+
+def test_a_file_system_that_cannot_sync_folders_is_no_failure(tmp_path, monkeypatch):
+    sync = os.fsync
+
+    def refuses_folders(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuses_folders)
+    files.write_atomic(tmp_path / "a", b"x")
+    assert (tmp_path / "a").read_bytes() == b"x"
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_write_if_changed_writes_once(tmp_path):

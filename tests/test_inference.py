@@ -63,7 +63,8 @@ def pairs(classes: tuple = ((0, 1), (2, 3))) -> Pairs:
 def measured(method: Method, benchmark: Benchmark, *procedures: str, seed: int = 1) -> dict:
     found: dict = {}
     for task in range(benchmark.tasks):
-        measure(found, procedures, method, benchmark, task, seed)
+        for procedure in procedures:
+            measure(found, procedure, method, benchmark, task, seed)
     return found
 
 
@@ -395,7 +396,7 @@ def test_bad_runs_are_refused_in_one_sentence(project, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"status": "interrupted"}, "seed1.json is interrupted; only finished runs have all networks"),
+        ({"status": "diverged"}, "seed1.json is diverged; only finished runs have all networks"),
         ({"data": {"digits": "0" * 64}}, "the data here is not what seed1.json was trained on"),
     ],
 )

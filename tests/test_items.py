@@ -98,4 +98,4 @@ def test_a_need_is_met_by_a_finished_run_with_all_that_is_needed(tmp_path):
     assert not need.met_by(run())
     assert items.Need(name, (1, 2)).met_by(run())
     assert not need.met_by(run(seed=3, inference=readings))
-    assert not need.met_by(run(status="interrupted", inference=readings))
+    assert not need.met_by(run(status="diverged", inference=readings))

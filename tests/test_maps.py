@@ -1,8 +1,11 @@
+from itertools import combinations
+
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex, to_rgb
 from payloads import write_record
 
-from hypermask import maps, tsne
+from hypermask import maps, plots, tsne
 from hypermask.results import gather
 from hypermask.tsne import Embedding, Sample, Settings
 
@@ -46,6 +49,41 @@ def test_every_digit_and_task_has_its_number_in_its_clump_and_a_marker_and_colou
     looks = {(tuple(part.get_facecolor()[0]), len(part.get_paths()[0])) for part in by_digit.collections}
     assert len(looks) == 4
     assert sum(len(part.get_offsets()) for part in by_digit.collections) == 60
+
+
+# Linear RGB as the colour-blind see it (Machado, Oliveira and Fernandes, 2009), and CIE XYZ from linear RGB.
+SIGHT = {
+    "all colours": np.eye(3),
+    "no red": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "no green": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+}
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def lab(color: str, sight) -> np.ndarray:
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    relative = XYZ @ np.clip(sight @ linear, 0, 1) / XYZ.sum(axis=1)
+    x, y, z = np.where(relative > 0.008856, np.cbrt(relative), 7.787 * relative + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_ten_groups_have_ten_colours_that_are_told_apart(sight):
+    seen = [lab(color, np.array(SIGHT[sight])) for color in plots.GROUPS]
+    distances = [np.linalg.norm(one - other) for one, other in combinations(seen, 2)]
+    assert len(distances) == 45
+    # CIE76; ten of viridis come as close as 7.5.
+    assert min(distances) > 15
+
+
+def test_points_have_the_colour_of_their_group():
+    digits = np.repeat(np.arange(10), 20)
+    positions = np.random.default_rng(0).normal(size=(200, 2))
+    points = Sample({"masked": positions, "unmasked": positions}, digits // 2, digits, digits % 2)
+    axes = maps.draw([Embedding("a run", Settings(), points, points.logits)], "title", by=["digit"]).axes[0]
+    colors = {part.get_label(): to_hex(part.get_facecolor()[0]) for part in axes.collections}
+    assert [colors[f"digit {digit}"] for digit in range(10)] == [color.lower() for color in plots.GROUPS]
 
 
 def test_where_a_task_has_many_places_it_has_one_number():

@@ -88,7 +88,28 @@ def test_with_runs_the_time_is_measured_and_names_the_device():
     found = needs.needs(experiments.get("split_mnist/hypermask-t"))
     assert found.minutes == pytest.approx(302.5 / 60)
     assert found.basis == "measured: 5.0 min on Test CPU (mean of 2 runs)"
-    assert "a bound" in needs.needs(experiments.get("split_mnist/hypermask-t").override(["beta=0.01"])).basis
+
+
+def test_a_changed_setting_is_taken_for_as_long_as_the_main_one_until_it_is_measured():
+    changed = experiments.get("split_mnist/hypermask-t").override(["beta=0.01"])
+    assert "a bound" in needs.needs(changed).basis
+    records.write(payload(), None, paths.records())
+    assert needs.needs(changed).basis == "like the main setting, measured: 5.0 min on Test CPU (one run)"
+    assert needs.needs(changed).minutes == pytest.approx(302.5 / 60)
+    records.write(payload(overrides=["beta=0.01"], task_seconds=[120.0] * 5), None, paths.records())
+    assert needs.needs(changed).basis == "measured: 10.0 min on Test CPU (one run)"
+
+
+def test_runs_that_shared_the_device_count_only_where_none_was_alone():
+    environment = payload()["environment"]
+    for seed in (1, 2):
+        shared = payload(seed=seed, environment=environment | {"seeds_at_once": 5}, task_seconds=[180.0] * 5)
+        records.write(shared, None, paths.records())
+    experiment = experiments.get("split_mnist/hypermask-t")
+    assert needs.needs(experiment).basis == "measured: 15.0 min on Test CPU, 5 at once (mean of 2 runs)"
+    older = {key: value for key, value in environment.items() if key != "seeds_at_once"}
+    records.write(payload(seed=3, environment=older), None, paths.records())
+    assert needs.needs(experiment).basis == "measured: 5.0 min on Test CPU (one run)"
 
 
 def test_unfinished_runs_give_no_time():

@@ -101,6 +101,12 @@ def test_smoke_outputs_say_so_and_have_the_same_columns(root):
     assert Outputs("n", "smoke").title("Figure") == "Figure (smoke profile)"
 
 
+def test_changed_own_runs_are_told_in_the_title_and_go_where_own_runs_go(root):
+    outputs = Outputs("n", changes="p=70")
+    assert outputs.title("Figure") == "Figure (your own runs with p=70)"
+    assert outputs.base == root / "build/own"
+
+
 def test_the_image_shown_carries_its_alternative_text(root):
     image = write_all()
     data, metadata = image._repr_mimebundle_()

@@ -142,6 +142,41 @@ def test_every_folder_with_modules_is_a_package(project_root):
     assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
+OUTSIDE_A_CHECKOUT = """
+import hypermask.cli
+print(hypermask.__file__)
+for command in ("status", "sweep fig06 --dry-run", "regenerate", "regenerate fig06", "notebooks"):
+    print(command, "ends with", hypermask.cli.main(command.split()))
+"""
+
+
+def test_an_installed_package_outside_a_checkout(project_root, tmp_path):
+    installed, elsewhere = tmp_path / "site-packages", tmp_path / "elsewhere"
+    shutil.copytree(
+        project_root / "hypermask", installed / "hypermask", ignore=shutil.ignore_patterns("__pycache__", "mnist")
+    )
+    elsewhere.mkdir()
+    result = subprocess.run(
+        [sys.executable, "-c", OUTSIDE_A_CHECKOUT],
+        cwd=elsewhere,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+    )
+    lines = result.stdout.splitlines()
+    assert lines[0] == str(installed / "hypermask" / "__init__.py"), result.stderr
+    assert [line for line in lines if " ends with " in line] == [
+        "status ends with 0",
+        "sweep fig06 --dry-run ends with 0",
+        "regenerate ends with 2",
+        "regenerate fig06 ends with 2",
+        "notebooks ends with 2",
+    ]
+    sentence = "hypermask: there are no notebooks here; run it inside a checkout, or set HYPERMASK_ROOT to one."
+    assert result.stderr.splitlines() == [sentence] * 3
+    assert list(elsewhere.iterdir()) == []
+
+
 # --- Makefile -------------------------------------------------------------------------------------
 
 

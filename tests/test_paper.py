@@ -87,9 +87,26 @@ def test_table_11_prints_six_settings_twice():
 def test_comparison_words():
     printed = paper.printed_accuracy("hypermask-t", "split_mnist")
     assert paper.compare(printed, None) == "not run"
-    assert paper.compare(printed, summary([99.51])) == "within spread"
-    assert paper.compare(printed, summary([99.49])) == "differs"
+    assert paper.compare(printed, summary([99.51, 99.51])) == "within spread"
+    assert paper.compare(printed, summary([99.49, 99.49])) == "differs"
     assert paper.compare(printed, summary([99.0, 99.4])) == "within spread"
     without_spread = paper.Printed(75.0, None, "quoted", "nowhere")
-    assert paper.compare(without_spread, summary([75.004])) == "within spread"
-    assert paper.compare(without_spread, summary([75.01])) == "differs"
+    assert paper.compare(without_spread, summary([75.004, 75.004])) == "within spread"
+    assert paper.compare(without_spread, summary([75.01, 75.01])) == "differs"
+
+
+def test_one_run_has_words_of_its_own():
+    printed = paper.printed_accuracy("hypermask-t", "split_mnist")
+    assert paper.compare(printed, summary([99.51])) == "one run, within spread"
+    assert paper.compare(printed, summary([99.49])) == "one run, outside spread"
+    assert paper.compare(paper.Printed(75.0, None, "quoted", "nowhere"), summary([75.0])) == "no spread"
+
+
+@pytest.mark.parametrize(
+    ("ours", "outside"),
+    # The half width of the interval of two runs 2 d apart is 12.706 d.
+    [([99.63, 99.61], False), ([99.63, 99.63], True), ([99.636, 99.636], False), ([90.0], False)],
+)
+def test_whether_the_printed_mean_lies_outside_our_interval(ours, outside):
+    printed = paper.printed_accuracy("hypermask-t", "split_mnist")
+    assert paper.outside_interval(printed, summary(ours)) == outside

@@ -6,6 +6,7 @@ from payloads import accuracy_matrix
 
 from hypermask import plots
 from hypermask.plots import Panel
+from hypermask.results import gather
 
 
 def matrices(tasks: int, runs: int) -> np.ndarray:
@@ -101,6 +102,24 @@ def test_description_gives_the_values_in_words(panels):
     mean = np.mean([matrix[-1].mean() for matrix in panels[0].matrices])
     assert f"HyperMask-T: ours {mean:.2f} ± " in text
     assert "HNET: not run; paper 99.79 ± 0.01." in text
+    assert text.endswith("; paper ± population standard deviation.")
+
+
+def test_a_quoted_value_is_not_said_to_have_the_papers_deviation(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    runs = gather("fig06")
+    ours, hnet = runs["split_mnist/hypermask-t"], runs["split_mnist/hnet"]
+    found = plots.panels({"HyperMask-T": ours, "HNET": hnet}, tasks=5)
+    assert [panel.quoted for panel in found] == [False, True]
+    assert plots.describe(found, "title").endswith(
+        "; paper ± population standard deviation, but for HNET, whose value it quotes without saying which deviation "
+        "it is."
+    )
+
+
+def test_one_run_is_called_one_run():
+    assert Panel("HyperMask-T", 5, matrices(5, 1)).values().endswith("(one run)")
+    assert Panel("HyperMask-T", 5, matrices(5, 2)).values().endswith("(n = 2)")
 
 
 def test_style_does_not_leak():
@@ -125,7 +144,7 @@ def test_settings_have_a_line_and_a_marker_each_and_name_what_was_not_run(groups
     figure = plots.settings(groups, "Split MNIST")
     first, second = figure.axes[:2]
     legend = [text.get_text() for text in first.get_legend().get_texts()]
-    assert legend == ["128 (n = 2)", "24 (n = 1)", "72: not run"]
+    assert legend == ["128 (n = 2)", "24 (one run)", "72: not run"]
     assert [text.get_text() for text in second.get_legend().get_texts()] == ["0.001 (n = 2)", "0.01: not run"]
     curves = [container.lines[0] for container in first.containers]
     assert len({line.get_marker() for line in curves}) == len({line.get_linestyle() for line in curves}) == 2
@@ -176,7 +195,23 @@ def test_a_scale_far_from_100_percent_ends_at_its_highest_value():
     near = plots.accuracy_matrices([Panel("near", 5, matrices(5, 1))], "title")
     far = plots.accuracy_matrices([Panel("far", 5, matrices(5, 1) - 20)], "title")
     assert near.axes[0].images[0].norm.vmax == 100
-    assert far.axes[0].images[0].norm.vmax == np.ceil(np.nanmax(matrices(5, 1) - 20))
+    assert far.axes[0].images[0].norm.vmax == np.ceil(2 * np.nanmax(matrices(5, 1) - 20)) / 2
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "scale"),
+    [
+        (97.1, 97.9, (97.0, 98.0)),
+        (96.4, 98.2, (96.0, 98.5)),
+        (98.99, 99.98, (98.5, 100.0)),
+        (97.5, 97.5, (97.0, 97.5)),
+        (60.2, 81.7, (60.0, 82.0)),
+    ],
+)
+def test_the_scale_spans_the_values_to_the_next_half_point(lowest, highest, scale):
+    matrix = np.array([[[lowest, np.nan], [lowest, highest]]])
+    shown = plots.accuracy_matrices([Panel("a panel", 2, matrix)], "title").axes[0].images[0].norm
+    assert (shown.vmin, shown.vmax) == scale
 
 
 def test_text_of_settings_and_models_is_at_least_7_pt(groups):

@@ -27,9 +27,48 @@ def test_lines_are_one_per_finished_task(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
+        "split_digits/own, seed 1: 2 tasks of 3 iterations",
         "split_digits/own, seed 1: task 1/2 done in 1.2 s, accuracy on it 98.00 %, mean so far 97.00 %",
         "split_digits/own, seed 1: task 2/2 done in 1.2 s, accuracy on it 97.00 %, mean so far 96.00 %",
     ]
+
+
+def test_a_long_task_has_a_line_every_few_minutes(capsys, monkeypatch):
+    clock = iter([0.0, 200.0, 301.0, 301.0, 400.0, 602.0, 602.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    shown = Lines()
+    shown.begin("run", 2, 100, done=1)
+    for iteration in (10, 20, 30, 40):
+        shown.iteration(1, iteration, Unread())
+    assert capsys.readouterr().err.splitlines() == [
+        "run: 2 tasks of 100 iterations, goes on after task 1",
+        "run: task 2/2, iteration 20/100",
+        "run: task 2/2, iteration 40/100",
+    ]
+
+
+@pytest.mark.parametrize("kind", [Lines, lambda: Bar(notebook=False)])
+def test_reading_a_procedure_is_said(capsys, kind):
+    shown = kind()
+    shown.begin("run", 2, 100)
+    shown.reading(1, "fecam")
+    shown.end()
+    assert "task 2/2, infers the task by fecam" in capsys.readouterr().err
+
+
+def test_a_bar_goes_on_where_an_earlier_process_stopped(capsys):
+    bar = Bar(notebook=False)
+    bar.begin("run", 4, 100, done=3)
+    bar.end()
+    assert "300/400" in capsys.readouterr().err
+
+
+def test_what_is_said_can_be_silenced(capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
+    progress.say("a line")
+    monkeypatch.setenv("HYPERMASK_PROGRESS", "off")
+    progress.say("another")
+    assert capsys.readouterr() == ("", "a line\n")
 
 
 def test_silence_is_silent(capsys):

@@ -44,6 +44,15 @@ def test_of_a_run_that_keeps_the_lowest_validation_loss_that_model_counts(root):
     assert cells("3x3 convolution")[:2] == ["1/1", "60.00"]
 
 
+def test_losses_that_are_not_finite_are_never_the_lowest_and_no_point_is_no_value(root):
+    curve = {"iteration": [1, 2, 3], "loss": [None, 0.4, 0.3], "accuracy": [50.0, 60.0, 70.0]}
+    empty = {"iteration": [], "loss": [], "accuracy": []}
+    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv3"], validation=[curve] * 10)
+    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv7-pool"], validation=[curve, *[empty] * 9])
+    assert cells("3x3 convolution")[:2] == ["1/1", "70.00"]
+    assert cells("7x7 convolution of stride 2, max pooling")[:3] == ["1/1", "–", "79.96"]
+
+
 def test_the_missing_runs_are_one_sweep(root):
     jobs = sweeps.jobs([sweeps.QUESTIONS])
     assert sum(len(job.missing) for job in jobs) == 3 * 3 + 2 + 6

@@ -74,7 +74,7 @@ def test_same_run_same_bytes(tmp_path):
 def test_never_overwritten_silently(tmp_path):
     path = records.write(payload(), None, tmp_path)
     before = path.read_bytes()
-    with pytest.raises(RecordError, match="exists already"):
+    with pytest.raises(RecordError, match="is there already"):
         records.write(payload(engine="fused"), None, tmp_path)
     assert path.read_bytes() == before
     records.write(payload(engine="fused"), None, tmp_path, overwrite=True)
@@ -111,7 +111,7 @@ def test_a_killed_write_leaves_no_record(tmp_path):
         ({"accuracy": [[90.0, 91.0], [90.0, 90.0]]}, "null above the diagonal"),
         ({"accuracy": [[90.0, None], [None, 90.0]]}, "percentages of all tasks seen by then"),
         ({"accuracy": [[90.0, None], [101.0, 90.0]]}, "percentages of all tasks seen by then"),
-        ({"status": "done"}, "expected finished or diverged or interrupted"),
+        ({"status": "done"}, "expected finished or diverged"),
         ({"task_seconds": [1.0]}, "one entry for each of the 5 tasks"),
         ({"config_hash": "abc"}, "expected 64 hex digits"),
         ({"seed": -1}, "0 or more"),
@@ -154,7 +154,7 @@ def test_tasks_that_share_no_network_have_no_unmasked_logits(tmp_path):
 def test_an_unfinished_run_may_have_unmeasured_rows(tmp_path):
     rows = [[90.0, None, None], [None] * 3, [None] * 3]
     unfinished = payload(
-        status="interrupted",
+        status="diverged",
         accuracy=rows,
         task_seconds=[1.0],
         evaluation_seconds=[1.0],
@@ -271,7 +271,7 @@ def test_add_takes_folders_and_archives(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"status": "interrupted"}, "only finished runs are added"),
+        ({"status": "diverged"}, "only finished runs are added"),
         ({"overrides": ["beta=0.01"]}, "another configuration than its name has now"),
         ({"config_hash": "0" * 64}, "another configuration than its name has now"),
         ({"experiment": "split_mnist/hypermask-x"}, "unknown experiment"),
@@ -307,9 +307,12 @@ def test_add_completes_a_record_by_its_inference_alone():
     completed = records.write(payload(inference=inference), None, paths.runs(), overwrite=True)
     assert len(records.add([completed])) == 1
     assert records.load(NAME)[0].payload["inference"] == inference
-    other = records.write(payload(inference={"fecam": {}}), None, paths.runs(), overwrite=True)
-    with pytest.raises(RecordError, match="seed 1 is there already"):
-        records.add([other])
+    more = records.write(payload(inference=inference | {"fecam": {}}), None, paths.runs(), overwrite=True)
+    assert len(records.add([more])) == 1
+    for other in ({"fecam": {}}, {"ent": {"shuffled": {}}, "fecam": {}, "other": {}}):
+        source = records.write(payload(inference=other), None, paths.runs(), overwrite=True)
+        with pytest.raises(RecordError, match="seed 1 is there already"):
+            records.add([source])
 
 
 def test_add_refuses_an_inference_from_an_unclean_tree():
@@ -326,6 +329,29 @@ def test_add_refuses_all_if_one_is_unfit():
     assert not paths.records().exists()
 
 
+def test_add_passes_over_unfinished_runs_of_a_folder_and_says_so(capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS", raising=False)
+    records.write(payload(seed=1), None, paths.runs())
+    records.write(payload(seed=2, status="diverged"), None, paths.runs())
+    assert [path.name for path in records.add([paths.runs()])] == ["seed1.json"]
+    assert capsys.readouterr().err == "split_mnist/hypermask-t seed 2 is left out: it is diverged\n"
+
+
+def test_a_place_for_a_record_is_made_before_the_run(tmp_path):
+    path = records.prepare(tmp_path, NAME, "0" * 64, 1)
+    assert path == records.location(tmp_path, NAME, "0" * 64, 1)
+    assert list(path.parent.iterdir()) == []
+    with pytest.raises(RecordError, match=r"expected BENCHMARK/METHOD"):
+        records.prepare(tmp_path, "mine", "0" * 64, 1)
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordError, match=r"cannot be written \(.*\); make room or name another folder"):
+        records.prepare(tmp_path / "file", NAME, "0" * 64, 1)
+    path.touch()
+    with pytest.raises(RecordError, match=r"seed1\.json is there already; move it away"):
+        records.prepare(tmp_path, NAME, "0" * 64, 1)
+    assert records.prepare(tmp_path, NAME, "0" * 64, 1, overwrite=True) == path
+
+
 @pytest.mark.parametrize("dirty", [True, None])
 def test_an_unclean_tree_needs_a_reason_which_is_stored(dirty):
     environment = payload()["environment"] | {"dirty": dirty}
@@ -340,11 +366,18 @@ def test_an_unclean_tree_needs_a_reason_which_is_stored(dirty):
     assert len(records.add([source, source], force_reason="only a comment differed")) == 1
 
 
-def test_another_record_of_the_same_run_needs_a_reason():
+def test_another_record_of_the_same_run_needs_a_reason(capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
     records.write(payload(), None, paths.records())
     source = records.write(payload(engine="fused"), None, paths.runs())
     with pytest.raises(RecordError, match="another record of split_mnist/hypermask-t seed 1 is there already"):
         records.add([source])
+    records.write(payload(seed=2), None, paths.runs())
+    assert [path.name for path in records.add([paths.runs()])] == ["seed2.json"], "the others of a folder are added"
+    assert capsys.readouterr().err == (
+        "split_mnist/hypermask-t seed 1 is left out: another record of split_mnist/hypermask-t seed 1 is there already "
+        "(--force REASON replaces it)\n"
+    )
     (added,) = records.add([source], force_reason="trained with the faster engine")
     assert records.read(added).payload["engine"] == "fused"
 

@@ -10,7 +10,7 @@ import nbformat
 import psutil
 import pytest
 
-from hypermask import regenerate
+from hypermask import paths, regenerate
 from hypermask.errors import HyperMaskError
 
 PARAMETERS = 'profile: str = "recorded"  # which records\n'
@@ -75,6 +75,49 @@ def test_an_item_without_a_notebook_is_named(root):
     write_notebook(root, "good")
     with pytest.raises(HyperMaskError, match="fig03 has no notebook in this version yet; there are good"):
         regenerate.resolve(["fig03"])
+
+
+@pytest.mark.parametrize("command", [regenerate.regenerate, regenerate.refresh_committed])
+@pytest.mark.parametrize("names", [(), ("fig06",)])
+def test_without_notebooks_it_says_so_and_makes_nothing(root, monkeypatch, command, names):
+    # As an installed package has it: none below the root and none beside the package.
+    monkeypatch.setattr(paths, "_PACKAGE", root / "hypermask")
+    with pytest.raises(HyperMaskError) as error:
+        command(names)
+    assert str(error.value) == ("there are no notebooks here; run it inside a checkout, or set HYPERMASK_ROOT to one.")
+    assert list(root.iterdir()) == []
+
+
+def test_half_a_file_is_a_failure_like_others(tmp_path):
+    written = write_notebook(tmp_path, "killed", "print(1)")
+    written.write_bytes(written.read_bytes()[:-20])
+    assert regenerate._fault(written, -9, tmp_path / "log") == (
+        "while it was written",
+        "papermill ended with status -9 and left half a file",
+    )
+
+
+class AtOnce:
+    """In place of a notebook's process."""
+
+    def __init__(self, source, folder, parameters, jobs):
+        self.source = source
+
+    def finished(self, seconds):
+        return True
+
+    def close(self):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("profile", "printed"), [("paper", "good: started\ngood: done\n"), ("recorded", "good: done\n")]
+)
+def test_a_notebook_that_may_train_for_hours_is_named_when_it_starts(root, monkeypatch, capsys, profile, printed):
+    write_notebook(root, "good")
+    monkeypatch.setattr(regenerate, "_Run", AtOnce)
+    assert regenerate.regenerate(profile=profile) == 0
+    assert capsys.readouterr().out == printed
 
 
 def test_wrong_profile_and_jobs_are_one_sentence(root):

@@ -35,11 +35,11 @@ def test_own_runs_come_on_request_and_apart(root):
 
 def test_report_names_what_is_there_left_out_and_missing(root):
     assert report(gather("fig06", own_runs=True).values()).splitlines() == [
-        f"{NAME}: 1 of 5 needed runs (seeds shown: 1)",
+        f"{NAME}: 1 of 5 needed runs (seeds there: 1)",
         "  seed 2 is left out: diverged",
         "  your own runs: seeds 3",
         f"  missing; to make them: hypermask run {NAME} --seed 2 3 4 5",
-        "split_mnist/hnet: 0 of 5 needed runs (seeds shown: none)",
+        "split_mnist/hnet: 0 of 5 needed runs (seeds there: none)",
         "  missing; to make them: hypermask run split_mnist/hnet --seed 1 2 3 4 5",
     ]
 
@@ -47,9 +47,23 @@ def test_report_names_what_is_there_left_out_and_missing(root):
 def test_verdict(root):
     runs = gather("fig06")
     ours, hnet = runs[NAME], runs["split_mnist/hnet"]
-    assert verdict("A", [ours], lambda records: len(records) == 1) == f"A: supported by our records ({NAME}, n = 1)."
+    assert verdict("A", [ours], lambda records: len(records) == 1) == (
+        f"A: supported by our records ({NAME}, 1 of 5 runs)."
+    )
     assert verdict("B", [ours], lambda records: False).startswith("B: not supported by our records")
     assert verdict("C", [ours, hnet], lambda *_: True) == "C: cannot say, split_mnist/hnet not run."
+    one = results.Runs(items.Need(NAME, (1,)), ours.records)
+    assert verdict("D", [one], lambda _: True) == f"D: supported by our records ({NAME}, one run)."
+
+
+def test_a_number_of_runs_in_words(root):
+    assert [results.counted(n) for n in (1, 2)] == ["one run", "n = 2"]
+    for seed in (3, 9):
+        write_record(root / "records", NAME, seed)
+    assert gather("fig10")[NAME].count == "3 of 6 runs"
+    for seed in (1, 2, 3, 4, 5):
+        write_record(root / "records", "split_mnist/hnet", seed)
+    assert gather("fig06")["split_mnist/hnet"].count == "n = 5"
 
 
 def test_unknown_profile_or_item_is_one_sentence(root):
@@ -81,6 +95,54 @@ def test_paper_trains_what_neither_records_nor_runs_hold(root, monkeypatch):
     assert runs.own[0].path.is_relative_to(root / "runs")
 
 
+def test_ones_own_runs_with_changed_values_are_shown_beside_ours(root):
+    write_record(root / "runs", NAME, 1, 98.0, overrides=["p=70"])
+    write_record(root / "runs", NAME, 4, 98.0, overrides=["p=70"])
+    runs = gather("fig06", changes="p=70")
+    ours = runs[NAME]
+    assert (seeds(ours.records), seeds(ours.own)) == ([1], [1, 4])
+    assert all(record.payload["overrides"] == ["p=70"] for record in ours.own)
+    assert "  your own runs [p=70]: seeds 1, 4" in report([ours]).splitlines()
+    assert runs["split_mnist/hnet"].changed is None, "HNET has no such value"
+    assert seeds(gather("fig06", changes="p=70", seeds=[4])[NAME].own) == [4]
+    assert seeds(gather("fig06", own_runs=True)[NAME].own) == [3]
+
+
+def test_changed_runs_that_are_not_there_have_their_command(root):
+    missing = report([gather("fig06", changes="p=70 beta=0.01", seeds=[1])[NAME]]).splitlines()
+    assert (
+        f"  your own runs [p=70 beta=0.01]: none; to make them: hypermask run {NAME} --set p=70 beta=0.01 --seed 1"
+        in (missing)
+    )
+
+
+def test_changes_leave_the_settings_that_an_item_compares(root):
+    runs = gather("fig15", changes="batch_size=32")
+    assert [label for label, group in runs.items() if group.changed] == [NAME]
+    with pytest.raises(HyperMaskError, match="table10 shows settings of its own alone, so 'p=5' has nothing to change"):
+        gather("table10", changes="p=5")
+    with pytest.raises(HyperMaskError, match="unknown key 'q' in 'q=5'"):
+        gather("fig10", changes="q=5")
+
+
+def test_the_named_value_is_no_change(root):
+    assert gather("fig10", changes="p=30")[NAME].changed is None
+
+
+def test_paper_trains_the_changed_runs_in_place_of_the_named_ones(root, monkeypatch):
+    stand_in = experiments.smoke(NAME)
+    monkeypatch.setitem(experiments.EXPERIMENTS, NAME, stand_in)
+    runs = gather("fig10", "paper", changes="p=70", seeds=[2])[NAME]
+    assert (seeds(runs.records), seeds(runs.own)) == ([], [2])
+    assert runs.own[0].config_hash == stand_in.override(["p=70"]).config.hash
+
+
+def test_smoke_trains_a_stand_in_of_changed_runs_as_well(root):
+    runs = gather("fig10", "smoke", changes="p=70", seeds=[2])[NAME]
+    assert (seeds(runs.records), seeds(runs.own)) == ([1, 2], [2])
+    assert runs.own[0].config["method"]["p"] == 70
+
+
 def write_record_of(experiment, root, seed):
     from hypermask.training import run_experiment
 
@@ -95,7 +157,7 @@ def test_changed_settings_are_groups_of_their_own_with_their_command(root):
     assert (changed.name, changed.label, seeds(changed.records)) == (NAME, f"{NAME} [beta=0.01]", [2])
     assert changed.command == f"hypermask run {NAME} --set beta=0.01 --seed 1"
     assert runs[NAME].command == f"hypermask run {NAME} --seed 2"
-    assert report([changed]).splitlines()[0] == f"{NAME} [beta=0.01]: 1 of 2 needed runs (seeds shown: 2)"
+    assert report([changed]).splitlines()[0] == f"{NAME} [beta=0.01]: 1 of 2 needed runs (seeds there: 2)"
 
 
 def test_compared_settings_are_shown_with_the_needed_seeds_alone(root):
@@ -111,7 +173,9 @@ def test_a_record_without_the_needed_part_is_missing_and_its_command_asks_for_it
     write_record(root / "records", NAME, 3, inference=inferred)
     runs = gather("table02")[NAME]
     assert (seeds(runs.records), seeds(runs.unfinished)) == ([3], [2])
-    assert runs.command == f"hypermask run {NAME} --infer ent fecam --seed 1 2 4 5"
+    assert runs.command == f"hypermask run {NAME} --infer ent fecam --seed 1 2 3 4 5"
+    write_record(root / "records", NAME, 4, inference=inferred | {"fecam": inferred["ent"]})
+    assert gather("table02")[NAME].missing_seeds == (1, 2, 3, 5)
     hnet = gather("table02")["split_mnist/hnet"]
     assert hnet.command == "hypermask run split_mnist/hnet --infer ent --seed 1 2 3 4 5"
 
@@ -130,9 +194,8 @@ def test_smoke_infers_where_it_is_needed_also_in_a_run_that_is_there(root):
     without = gather("fig10", "smoke")[NAME].records[0]
     assert without.payload["inference"] is None
     need = items.Need(NAME, (1,), part="inference")
-    found = results._smoke(
-        items.Item("table02", "title", "claim", "notebook", (need,), None, "stem"), need, "cpu"
-    ).records[0]
+    item = items.Item("table02", "title", "claim", "notebook", (need,), None, "stem")
+    found = results._smoke(item, need, need, "cpu").records[0]
     assert set(found.payload["inference"]) == {"ent", "fecam"}
     assert found.path == without.path
     assert (found.accuracy[-1] == without.accuracy[-1]).all()
@@ -156,4 +219,6 @@ def test_a_verdict_on_many_settings_counts_them(root):
     for group in runs[1:4]:
         write_record(root / "records", NAME, 1, overrides=list(group.need.overrides))
     runs = list(gather("fig15").values())[:4]
-    assert verdict("B", runs, lambda *all: len(all) == 4) == "B: supported by our records (4 settings, n = 1 each)."
+    assert verdict("B", runs, lambda *all: len(all) == 4) == (
+        "B: supported by our records (4 settings, 1 of 2 runs each)."
+    )

@@ -1,11 +1,14 @@
 """Several seeds at a time give the records that each gives alone."""
 
+import threading
+from unittest.mock import Mock
+
 import pytest
 import torch
 
 from hypermask import experiments
 from hypermask.progress import Progress
-from hypermask.side_by_side import at_once, run_seeds
+from hypermask.side_by_side import _Stoppable, at_once, run_seeds
 from hypermask.training import run_experiment
 
 NAME = "split_mnist/hypermask-t"
@@ -41,13 +44,34 @@ def test_one_after_another_gives_records_in_order(tmp_path, experiment):
     assert [record.seed for record in found] == [2, 1]
 
 
-def test_leaving_early_stops_the_others(tmp_path, experiment):
-    slow = experiment.override(["iterations=200000"])
+class FirstFails(Progress):
+    """Of two seeds side by side: the first fails once both train; counts the iterations of the other."""
 
-    class FailsAtOnce(Progress):
-        def iteration(self, task, iteration, loss):
-            raise RuntimeError("stop")
+    def __init__(self):
+        self.others, self._other_trains, self._seed = 0, threading.Event(), threading.local()
 
-    with pytest.raises(RuntimeError, match="stop"):
-        list(run_seeds(slow, [1, 2], root=tmp_path, device="cpu", workers=2, progress=FailsAtOnce()))
+    def begin(self, title, tasks, iterations, done=0):
+        self._seed.first = title.endswith("seed 1")
+
+    def iteration(self, task, iteration, loss):
+        if self._seed.first:
+            assert self._other_trains.wait(60)
+            raise RuntimeError("the first fails")
+        self.others += 1
+        self._other_trains.set()
+
+
+def test_a_seed_that_fails_stops_the_others(tmp_path, experiment):
+    slow, watched = experiment.override(["iterations=10000"]), FirstFails()
+    with pytest.raises(RuntimeError, match="the first fails"):
+        list(run_seeds(slow, [1, 2], root=tmp_path, device="cpu", workers=2, progress=watched))
+    assert 0 < watched.others < 10000
     assert not list(tmp_path.rglob("seed*.json"))
+
+
+def test_every_report_of_a_seed_is_passed_on():
+    shown = Mock(spec=Progress)
+    passes = _Stoppable(shown, threading.Event())
+    for report in (name for name in vars(Progress) if not name.startswith("_")):
+        getattr(passes, report)(0, 1, None)
+        getattr(shown, report).assert_called_once_with(0, 1, None)

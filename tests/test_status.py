@@ -156,13 +156,13 @@ def test_render():
     assert lines[0].split() == ["item", "title", "made", "state", "runs", "missing"]
     fig10 = next(line for line in lines if line.startswith("fig10"))
     assert fig10.split()[-5:] == ["no", "partial", "1/5", "split_mnist/hypermask-t", "(4)"]
-    assert any(line.startswith("  split_mnist/hypermask-t: memory about 241 MB; ") for line in lines)
+    assert any(line.startswith("  split_mnist/hypermask-t: GPU memory about 241 MB; ") for line in lines)
     assert any(
-        line.startswith("  split_cifar100/hypermask-f: memory about 1253 MB; time at least 2.2 ") for line in lines
+        line.startswith("  split_cifar100/hypermask-f: GPU memory about 1253 MB; time at least 2.2 ") for line in lines
     )
-    assert any(line.startswith("  split_cifar100_5x20/ncm: memory unknown; time not known: ") for line in lines)
+    assert any(line.startswith("  split_cifar100_5x20/ncm: GPU memory unknown; time not known: ") for line in lines)
     needed = lines[lines.index("What one seed of a missing experiment needs:") + 1 :]
-    assert all(": memory " in line and "; time " in line for line in needed)
+    assert all(": GPU memory " in line and "; time " in line for line in needed)
 
 
 def row(page: str, name: str) -> list[str]:
@@ -200,20 +200,57 @@ def test_the_results_page():
         "–",
     ]
     assert row(page, "figure 1")[4:7] == ["see the figure", "0/0", "–"]
-    assert row(page, "table 9")[2:5] == ["5 settings", "0 of 5 settings", "5 not run"]
+    assert row(page, "table 9")[2:5] == ["5 settings", "0 of 5 settings", "not run: 5"]
+    assert row(page, "item")[4] == "headline number"
+
+
+def test_a_single_run_on_the_results_page():
+    records.write(payload(final=[99.6] * 5), None, paths.records())
+    assert row(status.markdown(), "figure 10")[3:5] == ["99.60 (one run)", "one run, within spread"]
+
+
+def test_an_item_without_a_number_says_whether_it_is_complete():
+    assert row(status.markdown(), "figure 15")[4] == "not run"
+    missing = [(seed, list(need.overrides)) for need in items.get("fig15").runs for seed in need.seeds]
+    for part, words in ((missing[:-1], "incomplete, see the figure"), (missing[-1:], "see the figure")):
+        for seed, overrides in part:
+            records.write(payload(seed=seed, overrides=overrides), None, paths.records())
+        assert row(status.markdown(), "figure 15")[4] == words
+    assert row(status.markdown(), "table 12")[4] == "incomplete, see the table"
+
+
+def test_the_headline_is_of_the_runs_that_the_item_shows():
+    for seed, last in ((1, 99.5), (2, 99.7), (6, 50.0)):
+        records.write(payload(seed=seed, final=[last] * 5), None, paths.records())
+        records.write(payload(seed=seed, final=[last] * 5), None, paths.runs())
+    # Table 1 compares settings, and shows the five needed seeds of each; figure 10 shows all there are.
+    assert row(status.markdown(), "table 1")[3] == "99.60 ± 1.27 (n = 2)"
+    assert row(status.markdown(), "figure 10")[3].endswith("(n = 3)")
+    (paths.notebooks() / "table01_known_task_identity.ipynb").touch()
+    assert status.closing_table().splitlines()[2].count("99.60 ± 0.14 (2)") == 2
+
+
+def test_device_time_is_shared_by_the_runs_that_ran_at_once():
+    environment = payload()["environment"]
+    for seed in (1, 2):
+        shared = environment | {"seeds_at_once": 2}
+        records.write(payload(seed=seed, environment=shared, task_seconds=[600.0] * 5), None, paths.records())
+    assert row(status.markdown(), "figure 10")[7] == "50 min, Test CPU"
 
 
 def test_the_results_page_counts_the_settings_of_a_table():
     name = "permuted_mnist_10/hypermask-t"
-    near, far = (paper.sparsity()[place] for place in (0, 1))
-    for printed, last in ((near, near.mean), (far, far.mean - 20)):
+    near, far, pair, apart, _ = paper.sparsity()
+    for printed, shift, seeds in ((near, 0, 1), (far, -20, 1), (pair, 0, 2), (apart, -20, 2)):
         changed = experiments.get(name).override([f"p={printed.p:g}"])
         other = {"config": changed.config.to_dict(), "config_hash": changed.config.hash}
-        records.write(payload(name, final=[last] * 10) | other, None, paths.records())
+        for seed in range(1, seeds + 1):
+            final = [printed.mean + shift] * 10
+            records.write(payload(name, seed=seed, final=final) | other, None, paths.records())
     assert row(status.markdown(), "table 9")[2:5] == [
         "5 settings",
-        "2 of 5 settings",
-        "1 reproduced within spread, 1 differs, 3 not run",
+        "4 of 5 settings",
+        "reproduced within spread: 1; differs: 1; one run, within spread: 1; one run, outside spread: 1; not run: 1",
     ]
 
 

@@ -1,6 +1,7 @@
 """Sweeps list what items lack, and nothing else."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -62,6 +63,22 @@ def test_dry_run_lists_and_trains_nothing(root, capsys):
     assert not paths.runs().exists()
 
 
+def test_a_sweep_trains_what_it_can_and_ends_with_2_if_something_failed(root, capsys, monkeypatch):
+    tiny = experiments.smoke("split_mnist/hypermask-t").override(["tasks=2", "iterations=2"])
+    another = tiny.override(["beta=0.5"])
+    too_few_images = tiny.override(["validation=100000"])
+    listed = [sweeps.Job(experiment, (1,), (), ()) for experiment in (tiny, too_few_images, another)]
+    monkeypatch.setattr(sweeps, "jobs", lambda names: listed)
+    assert cli.main(["sweep", "fig03", "--device", "cpu"]) == 2
+    out, err = capsys.readouterr()
+    assert out.count("is written") == 2
+    assert err.count("hypermask: ") == err.count("\n") == 1
+    assert "100000" in err
+    assert len(list(paths.runs().rglob("seed1.json"))) == 2
+    listed.pop(1)
+    assert cli.main(["sweep", "fig03", "--device", "cpu", "--engine", "eager"]) == 0
+
+
 def test_unknown_items_and_items_without_runs_are_refused(root):
     with pytest.raises(HyperMaskError, match="unknown item 'fig99'"):
         sweeps.jobs(["fig99"])
@@ -81,6 +98,7 @@ def test_seeds_that_are_not_shipped_form_groups(root):
     assert not job.ended([1])
     run_experiment(job.experiment, 1, root=paths.runs())
     assert (job.ended([1]), job.ended([1, 2])) == (True, False)
+    assert not replace(job, infer=("ent",)).ended([1])
     # Own runs do not regroup the others, shipped ones do.
     assert sweeps.single("split_mnist/hypermask-t", tiny, [1, 2]).groups(5) == [(1, 2)]
     shutil.copytree(paths.runs(), paths.records())

@@ -1,7 +1,9 @@
-import pytest
-from payloads import write_record
+from dataclasses import replace
 
-from hypermask import metrics, paper, tables
+import pytest
+from payloads import record, write_record
+
+from hypermask import experiments, metrics, paper, tables
 from hypermask.results import gather
 from hypermask.tables import Comparison
 
@@ -93,12 +95,76 @@ def test_weight_distance_without_runs_estimates_nothing(tmp_path, monkeypatch):
     assert "Ours: not run." in table.notes[1]
 
 
+def test_table_4_says_what_its_row_of_wsn_is_beside(root):
+    for name in ("split_cifar100/wsn", "tiny_imagenet/wsn"):
+        assert experiments.get(name).config.method.c == 50
+    notes = " ".join(tables.backward_transfer(gather("table04")).notes)
+    assert "our runs on Split CIFAR-100 and Tiny ImageNet keep 50 % of the weights" in notes
+
+
+def test_the_sign_of_backward_transfer_is_told_by_the_interval(root):
+    runs = gather("table04")["split_mnist/hypermask-t"]
+
+    def of(*transfers):
+        records = [record(accuracy=[[90.0, None], [90.0 + transfer, 90.0]]) for transfer in transfers]
+        return tables.transfer_sign(replace(runs, records=tuple(records)))
+
+    start = "BWT of split_mnist/hypermask-t, points: "
+    assert of(0.1, -0.1, 0.05) == f"{start}0.017 ± 0.259 (3 of 5 runs), cannot be told from 0 by the 95 % interval."
+    assert of(-1.0, -1.1, -1.2) == f"{start}-1.100 ± 0.248 (3 of 5 runs), negative by the 95 % interval."
+    assert of(1.0, 1.1, 1.2).endswith(", positive by the 95 % interval.")
+    assert of(-1.0) == f"{start}-1.000 (1 of 5 runs), whose sign one run cannot tell."
+    assert of() == "BWT of split_mnist/hypermask-t: cannot say, not run."
+
+
 def test_status_needs_a_spread():
     printed = paper.Printed(1.0, None, paper.RUN_BY_AUTHORS, "table 5")
     assert Comparison("m", "split_mnist", "", printed, metrics.summary([1.1])).status == "no spread"
     assert Comparison("m", "split_mnist", "", printed, metrics.summary([0.9, 1.2])).status == "within spread"
     assert Comparison("m", "split_mnist", "", None, metrics.summary([0.9])).status == "not printed"
     assert Comparison("m", "split_mnist", "", printed).status == "not run"
+    spread = replace(printed, sd=0.1)
+    assert Comparison("m", "split_mnist", "", spread, metrics.summary([1.1])).status == "one run, within spread"
+    assert Comparison("m", "split_mnist", "", spread, metrics.summary([1.3])).status == "one run, outside spread"
+    for words in paper.COMPARISONS:
+        assert f"'{words}'" in tables.STATUS_NOTE
+
+
+def test_a_sign_tells_where_the_printed_mean_is_within_spread_and_outside_our_interval():
+    printed = paper.Printed(69.48, 0.8, paper.QUOTED, "table 2")
+    marked, plain = (
+        Comparison("m", "split_mnist", "", printed, metrics.summary(values))
+        for values in ([66.0, 66.5, 67.0, 65.5, 70.0], [66.0, 75.0])
+    )
+    assert (marked.status, marked.marked_status) == ("within spread", "within spread †")
+    assert (plain.status, plain.marked_status) == ("within spread", "within spread")
+    table = tables.comparisons([marked], "title")
+    assert (table.body[0][-1], table.frame.status[0]) == ("within spread †", "within spread")
+    assert r"within spread $\dagger$" in table.latex()
+    assert table.text().splitlines()[-1] == tables.INTERVAL_NOTE
+    assert tables.INTERVAL_NOTE not in tables.comparisons([plain], "title").text()
+
+
+def test_a_zero_has_no_sign():
+    assert [tables.fixed(value, 2) for value in (-0.004, 0.004, -0.006)] == ["0.00", "0.00", "-0.01"]
+    assert [tables.fixed(value, 2, "+") for value in (-0.004, 0.004, 0.006)] == ["0.00", "0.00", "+0.01"]
+    assert tables.plus_minus(-0.0001, 0.0, 3) == "0.000 ± 0.000"
+    printed = paper.Printed(99.35, 0.04, paper.RUN_BY_AUTHORS, "table 1")
+    row = Comparison("m", "split_mnist", "", printed, metrics.summary([99.347, 99.348]))
+    assert tables.comparisons([row], "title").body[0][9] == "0.00"
+
+
+def test_one_run_is_called_one_run(root):
+    assert tables.mean_matrix(gather("table01")["split_mnist/hypermask-f"]).startswith(
+        "split_mnist/hypermask-f, one run\n"
+    )
+    assert tables.per_task(gather("table01")["split_mnist/hypermask-f"]).startswith(
+        "split_mnist/hypermask-f, one run\n"
+    )
+    assert ", mean of n = 3\n" in tables.mean_matrix(gather("fig10")["split_mnist/hypermask-t"])
+    runs = gather("table05")["permuted_mnist_10/hypermask-t"]
+    assert "Ours: mean of n = 2." in tables.weight_distance(runs, 1).notes[1]
+    assert "Ours: one run." in tables.weight_distance(runs.only([1]), 1).notes[1]
 
 
 def test_own_runs_stay_in_a_column_of_their_own(root):
@@ -119,10 +185,25 @@ def test_the_three_forms(root):
     assert "| HyperMask-T | Split MNIST | – | run by the authors | -0.009 ± 0.04 | -0.025 ± 0.000 | 3 |" in markdown
     for rule in (r"\toprule", r"\midrule", r"\bottomrule"):
         assert rule in latex
-    assert r"$-$" not in latex and r"-0.009 $\pm$ 0.04" in latex
-    assert "%" not in latex.replace(r"\%", "").replace("% needs the package booktabs", "")
+    assert r"$-$0.009 $\pm$ 0.04" in latex and "HyperMask-T" in latex
+    assert "%" not in latex.replace(r"\%", "").replace("% needs the packages booktabs and graphicx", "")
     assert text.splitlines()[0] == "Table 4. Mean backward transfer, points of percent"
     assert "Network" not in text
+
+
+def test_latex_numbers_the_table_and_shrinks_a_wide_one(root):
+    wide = tables.backward_transfer(gather("table04")).latex()
+    assert r"\caption{Mean backward transfer, points of percent. BWT = " in wide
+    assert r"\resizebox{\textwidth}{!}{\begin{tabular}" in wide and "\\end{tabular}}\n" in wide
+    narrow = tables.weight_distance(gather("table05")["permuted_mnist_10/hypermask-t"], 1).latex()
+    assert "resizebox" not in narrow and narrow.startswith("% needs the package booktabs\n")
+    assert wide.count("{") == wide.count("}")
+
+
+def test_latex_has_minus_signs_and_hyphens():
+    assert tables._latex("-0.5 / -1.25") == "$-$0.5 / $-$1.25"
+    assert tables._latex("D(1,10) - D(1,2)") == "D(1,10) $-$ D(1,2)"
+    assert tables._latex("HyperMask-T, hypernetwork 200-200") == "HyperMask-T, hypernetwork 200-200"
 
 
 def test_a_marked_table_says_so_in_its_first_line(root):
@@ -157,6 +238,15 @@ def test_mean_matrix_and_rank(root):
     # DGR prints 99.61 and HNET+ENT 99.79; ours lies below both and above EWC's 99.12.
     ours = [record for record in runs.records if metrics.mean_accuracy(record.accuracy) < 99.61][:1]
     assert tables.rank_among_printed(ours, "split_mnist", "HyperMask-T") == 3
+    assert tables.tied_with(ours, "split_mnist", "HyperMask-T") == []
+
+
+@pytest.mark.parametrize(("ours", "rank", "tied"), [(99.607, 2, ["DGR"]), (99.604, 3, []), (99.616, 2, [])])
+def test_a_rank_is_told_to_the_printed_digits_and_a_tie_is_a_tie(ours, rank, tied):
+    runs = [record(accuracy=[[ours, None], [ours, ours]])]
+    assert tables.rank_among_printed(runs, "split_mnist", "HyperMask-T") == rank
+    assert tables.tied_with(runs, "split_mnist", "HyperMask-T") == tied
+    assert tables.tied_with([], "split_mnist", "HyperMask-T") == []
 
 
 def test_a_changed_setting_is_named_and_compared_with_nothing_printed(root):

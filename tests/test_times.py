@@ -82,6 +82,21 @@ def test_a_row_for_each_benchmark_and_device(root):
     )
 
 
+def test_runs_that_shared_the_device_are_not_pooled_with_others(root):
+    write_record(root / "records", NAME, 1, environment=GPU, task_seconds=[6.0] * 5)
+    for seed in (2, 3):
+        write_record(root / "records", NAME, seed, environment=GPU | {"seeds_at_once": 5}, task_seconds=[20.0] * 5)
+    older = {key: value for key, value in GPU.items() if key != "seeds_at_once"}
+    write_record(root / "records", NAME, 4, environment=older, task_seconds=[8.0] * 5)
+    runs = gather("table12")
+    frame = times.training_time(runs).frame
+    alone, together = frame.iloc[0], frame.iloc[1]
+    assert (alone.device, alone.runs, alone.mean_seconds) == ("Test GPU", 2, 37.5)
+    assert (together.device, together.runs, together.mean_seconds) == ("Test GPU, 5 at once", 2, 102.5)
+    assert times.devices(runs[NAME]) == "on Test GPU and Test GPU, 5 at once"
+    assert times.devices(runs["tiny_imagenet/hypermask-t"]) == "on any device"
+
+
 def test_own_runs_have_rows_of_their_own(root):
     write_record(root / "records", NAME, 1)
     write_record(root / "runs", NAME, 1)
@@ -120,8 +135,10 @@ def test_the_report_sets_the_released_loop_beside_the_reference_and_names_what_i
     assert lines[2].split() == ["1", "66", "64.0", "21.0", "4.0", "15.0", "0.61", "4001", "/", "4001", "/", "4001"]
     assert lines[3].split()[:3] == ["2", "–", "68.0"]
     assert "66 ms at task 1 on one H100, 87 ms at task 10 on one H100" in lines[5]
+    assert lines[6].startswith("speedup: reference over fused; the reference is our own plain loop, not the released")
+    assert lines[7].startswith("bandwidth share: time of 10 passes ") and "2800.0 GB/s" in lines[7]
     assert (
-        lines[7] == "task 10: R = D U + W* E, |W* E| / |R| = 12.5; relative error of R in float32 2.0e-06, TF32 5.0e-03"
+        lines[8] == "task 10: R = D U + W* E, |W* E| / |R| = 12.5; relative error of R in float32 2.0e-06, TF32 5.0e-03"
     )
     assert lines[-1] == "split_mnist: no bench yet; to make one: hypermask bench split_mnist --tasks 1 5 --save"
 

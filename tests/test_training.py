@@ -12,8 +12,9 @@ from small_methods import Counter, Linear
 from torch import nn
 
 import hypermask
-from hypermask import HyperMask, TrainingConfig, experiments, files, metrics, records, split_digits, train
+from hypermask import HyperMask, TrainingConfig, experiments, files, metrics, records, split_digits, train, training
 from hypermask.benchmarks import split_mnist
+from hypermask.device import environment
 from hypermask.errors import HyperMaskError
 from hypermask.progress import Progress
 from hypermask.seeds import generator
@@ -118,6 +119,32 @@ def test_with_a_root_the_record_is_written_and_read_back(tmp_path):
     assert record.arrays()["masked"].shape[0] == 2
 
 
+def test_a_record_that_is_there_is_found_before_the_training(tmp_path, monkeypatch):
+    """And a folder may be given as text."""
+    train(Counter(2), split_digits(tasks=2), TINY, engine="eager", root=str(tmp_path))
+    begun = []
+    monkeypatch.setattr(Counter, "begin_task", lambda self, task: begun.append(task))
+    with pytest.raises(HyperMaskError, match=r"seed1\.json is there already.*overwrite=True"):
+        train(Counter(2), split_digits(tasks=2), TINY, engine="eager", root=tmp_path)
+    with pytest.raises(HyperMaskError, match=r"experiment is 'mine'; expected BENCHMARK/METHOD"):
+        train(Counter(2), split_digits(tasks=2), TINY, engine="eager", root=tmp_path, name="mine")
+    assert begun == []
+    monkeypatch.undo()
+    again = train(Counter(2), split_digits(tasks=2), TINY, engine="eager", root=tmp_path, overwrite=True)
+    assert again.finished
+
+
+def test_a_record_names_the_code_that_was_there_when_the_run_began(monkeypatch):
+    """A commit or an edit while it trains is not what it was trained with."""
+    revisions = iter(["first", "second"])
+    monkeypatch.setattr(training, "environment", lambda device: environment(device) | {"revision": next(revisions)})
+    digests = iter("ab")
+    monkeypatch.setattr(training, "_digest", lambda method: next(digests) * 64)
+    record = train(hypermask_on_digits(), split_digits(tasks=2), TINY, after_task=lambda task: None)
+    assert record.environment["revision"] == "first"
+    assert record.payload["method_digest"] == "a" * 64
+
+
 def test_a_method_without_an_unmasked_network_is_recorded_too(tmp_path):
     record = train(Counter(2), split_digits(tasks=2), TINY, root=tmp_path, engine="eager")
     assert record.finished
@@ -170,14 +197,17 @@ class Diary(Progress):
     def __init__(self) -> None:
         self.lines: list[tuple] = []
 
-    def begin(self, title, tasks, iterations):
-        self.lines.append(("begin", title, tasks, iterations))
+    def begin(self, title, tasks, iterations, done=0):
+        self.lines.append(("begin", title, tasks, iterations, done))
 
     def iteration(self, task, iteration, loss):
         self.lines.append(("iteration", task, iteration))
 
     def finished_task(self, task, accuracy, mean_accuracy, seconds):
         self.lines.append(("finished", task, accuracy, mean_accuracy))
+
+    def reading(self, task, procedure):
+        self.lines.append(("reading", task, procedure))
 
     def end(self):
         self.lines.append(("end",))
@@ -195,26 +225,29 @@ def test_what_is_reported_and_in_which_order():
         engine="eager",
         progress=diary,
         after_task=lambda task: diary.lines.append(("after", task)),
+        infer=("ent",),
     )
     accuracy = record.accuracy
     assert diary.lines == [
-        ("begin", "split_digits/own, seed 4", 2, 3),
+        ("begin", "split_digits/own, seed 4", 2, 3, 0),
         *[("iteration", 0, i) for i in (1, 2, 3)],
         ("finished", 0, accuracy[0, 0], accuracy[0, 0]),
         ("after", 0),
+        ("reading", 0, "ent"),
         *[("iteration", 1, i) for i in (1, 2, 3)],
         ("finished", 1, accuracy[1, 1], (accuracy[1, 0] + accuracy[1, 1]) / 2),
         ("after", 1),
+        ("reading", 1, "ent"),
         ("end",),
     ]
     assert method.asked == [("begin", 0), ("end", 0, 0.03), ("begin", 1), ("end", 1, 0.06)]
 
 
-def test_the_validation_curve_has_a_point_at_each_interval():
+def test_the_validation_curve_has_a_point_at_each_interval_and_at_the_end():
     record = train(Counter(2), split_digits(tasks=2), TINY, engine="eager", evaluate_every=8)
     for curve in record.payload["validation"]:
-        assert curve["iteration"] == [8, 16]
-        assert len(curve["loss"]) == len(curve["accuracy"]) == 2
+        assert curve["iteration"] == [8, 16, 20]
+        assert len(curve["loss"]) == len(curve["accuracy"]) == 3
     assert record.payload["evaluation_interval"] == 8
 
 
@@ -313,7 +346,7 @@ LOSSES = [
 ]
 
 
-@pytest.mark.parametrize("lr", [1e-3, 1e-4, 2e-6])
+@pytest.mark.parametrize("lr", [1e-3, 1e-4, 2e-6, 1e-7])
 def test_the_schedule_is_torchs_reduce_on_plateau(lr):
     training = TrainingConfig(epochs=1, scheduler="plateau", lr=lr)
     ours = Schedule(training, epochs=1)
@@ -324,7 +357,7 @@ def test_the_schedule_is_torchs_reduce_on_plateau(lr):
         theirs.step(loss)
         rates.append(ours.after_epoch(loss))
         assert rates[-1] == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
-    assert rates[-1] == pytest.approx(1e-6)
+    assert rates[-1] == pytest.approx(min(lr, 1e-6))
 
 
 def test_the_rate_halves_at_the_sixth_epoch_in_a_row_without_a_lower_loss():
@@ -382,6 +415,29 @@ def test_the_model_that_is_kept(choice, end):
         assert record.payload["validation"][0]["iteration"] == [1, 2, 3, 4]
         losses = record.payload["validation"][0]["loss"]
         assert losses.index(min(losses)) == 1
+
+
+@pytest.mark.parametrize("values", [{"model_choice": "lowest-validation-loss"}, {"scheduler": "plateau"}])
+def test_where_epochs_decide_their_ends_are_the_points_of_the_curve(values):
+    """Any other point would be one of a model that was never a choice."""
+    benchmark = split_digits(tasks=1)
+    size = math.ceil(len(benchmark.task(0).train) / 4)
+    settings = TrainingConfig(epochs=3, batch_size=size, lr=0.01, **values)
+    record = train(Counter(1), benchmark, settings, engine="eager", evaluate_every=3)
+    assert record.payload["validation"][0]["iteration"] == [4, 8, 12]
+
+
+def test_a_first_validation_loss_that_is_no_number_is_replaced_by_a_later_one():
+    class Late(Counter):
+        def logits(self, inputs, task):
+            scores = super().logits(inputs, task)
+            return scores * math.nan if float(self.weight) < 0.15 else scores
+
+    method = Late(1)
+    settings = TrainingConfig(epochs=3, batch_size=1000, lr=0.1, model_choice="lowest-validation-loss")
+    record = train(method, split_digits(tasks=1), settings, engine="eager")
+    assert record.payload["validation"][0]["loss"][0] is None
+    assert method.asked[-1][2] > 0.15
 
 
 def test_of_equal_validation_losses_the_first_is_kept():
@@ -480,11 +536,8 @@ def test_bad_arguments_are_one_sentence(tmp_path):
 def test_a_record_that_is_there_is_replaced_only_when_told_to(tmp_path):
     record = run_experiment(tiny(), 1, root=tmp_path, device="cpu")
     before = record.path.read_bytes()
-    with pytest.raises(HyperMaskError) as caught:
+    with pytest.raises(HyperMaskError, match=r"seed1\.json is there already; move it away, or say that it may"):
         run_experiment(tiny(), 1, root=tmp_path, device="cpu")
-    assert str(caught.value) == (
-        "seed1.json of split_mnist/hypermask-t is there already; use --force to train it again."
-    )
     assert record.path.read_bytes() == before
     again = run_experiment(tiny(), 1, root=tmp_path, device="cpu", overwrite=True)
     assert again.payload["accuracy"] == record.payload["accuracy"]

@@ -2,9 +2,11 @@ import pytest
 from payloads import write_record
 
 from hypermask import paper, unknown_task
-from hypermask.results import gather
+from hypermask.results import gather, verdict
 
 CIFAR = "split_cifar100_5x20/hypermask-f"
+OVERALL = "mean overall accuracy"
+NAMES = ("ENT", "FeCAM")
 
 
 def reading(class_accuracy, task_accuracy):
@@ -89,6 +91,50 @@ def test_what_batches_of_one_task_are_worth_in_words(runs):
         "HyperMask+ENT, F, Split CIFAR-100, 5 x 20: 55.50 % in batches of one task, 40.00 % in mixed batches, so 15.50 "
         "points come from batches that give the task away (task right: 65.50 % and 50.00 %; n = 2)."
     )
+
+
+def test_a_record_with_one_procedure_shows_it_and_leaves_the_other_as_not_run(runs, tmp_path):
+    entropy = {"ent": inferred(42.0, 30.0)["ent"], "environment": {"device": "cpu"}}
+    write_record(tmp_path / "records", "permuted_mnist_10/hypermask-t", 1, 97, inference=entropy)
+    found = gather("table02")
+    table = unknown_task.table(found)
+    ent, fecam = (
+        row(table, method=f"HyperMask+{name}", benchmark="permuted_mnist_10", metric=OVERALL) for name in NAMES
+    )
+    assert (ent.released_code_mean, ent.runs, ent.status) == (42.0, 1, "one run, outside spread")
+    assert (fecam.runs, fecam.status) == (0, "not run")
+    identity = table.frame[(table.frame.benchmark == "permuted_mnist_10") & (table.frame.metric == "task identity")]
+    assert identity.method.tolist() == ["HyperMask+ENT"]
+    lines = unknown_task.task_given_away(found).splitlines()
+    assert lines[0].startswith("HyperMask+ENT, T, Permuted MNIST, 10 tasks: 42.00 % in batches of one task, 30.00 %")
+    assert lines[0].endswith("; one run).")
+    assert lines[1] == (
+        "HyperMask+FeCAM, T, Permuted MNIST, 10 tasks: cannot say, permuted_mnist_10/hypermask-t not run with fecam."
+    )
+    group = found["permuted_mnist_10/hypermask-t"]
+    assert unknown_task.final(group.records, "ent", "shuffled") == 30.0
+    assert len(unknown_task.inferred(group, "ent").records) == 1
+    without = unknown_task.inferred(group, "fecam")
+    assert verdict("A", [without], lambda _: True) == "A: cannot say, permuted_mnist_10/hypermask-t not run."
+
+
+def test_the_interval_stands_beside_and_a_sign_tells_where_the_printed_mean_is_outside_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    for seed, last in enumerate((66.29, 62.33, 66.88, 54.0, 62.75), 1):
+        found = {"ent": inferred(last, last)["ent"]}
+        write_record(tmp_path / "records", "split_mnist/hnet", seed, inference=found)
+    table = unknown_task.table(gather("table02"))
+    hnet = next(cells for cells in table.body if cells[:4:3] == ("HNET+ENT", "quoted") and "Split MNIST" in cells)
+    ours = row(table, method="HNET+ENT", benchmark="split_mnist", metric=OVERALL)
+    named = dict(zip(table.head, hnet, strict=True))
+    assert (named["Paper"], named["95 %"], named["Status"]) == (
+        "69.48 ± 0.80",
+        f"{ours.after_task_t95:.2f}",
+        "within spread †",
+    )
+    assert ours.difference < -ours.after_task_t95
+    assert ours.status == "within spread"
+    assert any("†: although within spread, the printed mean lies outside" in note for note in table.notes)
 
 
 def test_every_run_is_listed_by_its_seed(runs):

@@ -1,9 +1,11 @@
-"""The Snakefile as it is, on this machine: real Snakemake runs of tiny configurations below a root of their own."""
+"""The Snakefile as it is, on this machine: real Snakemake runs of tiny configurations below a root of their own; and
+the script for a GPU with a stand-in for the commands that need one."""
 
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from payloads import logits, payload, write_record
 from test_regenerate import write_notebook
 
 from hypermask import experiments, paths, records
@@ -42,7 +45,11 @@ def snakemake(project_root: Path, root: Path, *arguments: str) -> str:
 
 
 def wait_for(holds: Callable[[], Any], process: subprocess.Popen, log: Path) -> Any:
+    deadline = time.monotonic() + 300
     while not (value := holds()):
+        if time.monotonic() > deadline:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
         assert process.poll() is None, log.read_text()
         time.sleep(0.02)
     return value
@@ -127,6 +134,12 @@ def test_a_dry_run_lists_the_configurations_of_an_item(project_root, root):
     assert not paths.runs().exists()
 
 
+def test_open_questions_are_trained_and_drawn_by_no_notebook(project_root, root):
+    output = snakemake(project_root, root, "-n", "--config", "items=questions")
+    assert "rule train" in output
+    assert "regenerate" not in output
+
+
 def test_without_a_choice_it_says_what_to_choose(project_root, root):
     result = subprocess.run(command(project_root, "-n"), cwd=root, capture_output=True, text=True)
     assert result.returncode != 0
@@ -143,6 +156,57 @@ def test_every_profile_says_what_a_job_takes(project_root):
     assert all(profile["set-resources"] == {"train": {"gpu": 1}} for profile in profiles.values())
     assert [profiles[name]["executor"] for name in ("kubernetes", "slurm")] == ["kubernetes", "slurm"]
     assert "UNTESTED" in (project_root / "workflow" / "profiles" / "kubernetes" / "config.yaml").read_text()
+
+
+@pytest.fixture
+def gpu(project_root, root, monkeypatch) -> Callable[[int], subprocess.CompletedProcess[str]]:
+    """Runs the script for a GPU below the root for so many minutes; `hypermask` only notes its arguments."""
+    script, python = root / "workflow" / "gpu.sh", root / "python"
+    script.parent.mkdir()
+    script.write_bytes((project_root / "workflow" / "gpu.sh").read_bytes())
+    python.write_text(f'#!/bin/sh\n[ "$1" = - ] && exec "{sys.executable}" "$@"\nshift 2\necho "$*" >> commands\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYTHON", str(python))
+    monkeypatch.setenv("PYTHONPATH", str(project_root))
+    return lambda minutes: subprocess.run(
+        ["bash", script, str(minutes), root / "out.tar"], capture_output=True, text=True
+    )
+
+
+def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(root, gpu):
+    both = (fixed, trainable) = "permuted_mnist_10/hypermask-f", "permuted_mnist_10/hypermask-t"
+    write_record(paths.records(), fixed, 1)
+    kept = records.write(payload(fixed, 2), logits(10), paths.runs())
+    write_record(paths.runs(), fixed, 3, status="diverged")
+    # Without what table 2 reads from it: this run is made again.
+    plain = write_record(paths.runs(), trainable, 5)
+    bench = paths.records() / "bench" / "permuted_mnist" / "a-gpu.json"
+    bench.parent.mkdir(parents=True)
+    bench.touch()
+    ended = gpu(5)
+    assert ended.returncode == 0, ended.stderr
+    commands = (root / "commands").read_text().splitlines()
+    assert all(command.endswith("--device cuda") or command.endswith("--device cuda --save") for command in commands)
+    assert [command for command in commands if command.startswith(tuple(f"run {name}" for name in both))] == [
+        f"run {trainable} --infer ent fecam --seed 1 --device cuda",
+        f"run {trainable} --infer ent fecam --seed 2 --device cuda",
+        f"run {trainable} --infer ent fecam --seed 3 --device cuda",
+        f"run {fixed} --seed 3 --device cuda",
+        f"run {trainable} --infer ent fecam --seed 4 --device cuda",
+        f"run {fixed} --seed 4 --device cuda",
+        f"run {trainable} --infer ent fecam --seed 5 --device cuda",
+        f"run {fixed} --seed 5 --device cuda",
+    ]
+    assert commands[-1] == "sweep all --device cuda"
+    packed = {path.relative_to(root).as_posix() for path in (kept, kept.with_suffix(".npz"), plain, bench)}
+    with tarfile.open(root / "out.tar") as archive:
+        assert set(archive.getnames()) == packed
+
+
+def test_on_a_gpu_nothing_begins_when_the_time_is_up(root, gpu):
+    ended = gpu(0)
+    assert (ended.returncode, ended.stdout) == (0, "gpu: the time is up; call it again to go on.\n")
+    assert not (root / "commands").exists()
 
 
 def test_slurm_test_refuses_in_a_sentence_what_it_cannot_do(project_root, tmp_path):

@@ -4,8 +4,8 @@
 #   workflow/gpu.sh MINUTES OUT.tar
 #
 # Needs Python with torch, numpy, scipy, pandas, safetensors and hypnettorch, but no installation of this project. After
-# each run OUT.tar is rewritten with all finished records so far; bring them home with `hypermask records add OUT.tar`.
-# Called again, it goes on where it stopped.
+# each command OUT.tar is rewritten with all finished runs so far; bring them home with `hypermask records add OUT.tar`.
+# Called again, it goes on where it stopped. What is in records/ is not trained again.
 set -euo pipefail
 
 if [[ $# -ne 2 || ! $1 =~ ^[0-9]+$ ]]; then
@@ -19,10 +19,17 @@ PYTHON=${PYTHON:-python3}
 
 left() { echo $((deadline - $(date +%s))); }
 
+# The files of all finished runs, with the arrays beside them, and of all benchmarks.
+finished() {
+  find records/bench -name '*.json' 2>/dev/null || true
+  { grep -rlF --include='seed*.json' '"status": "finished"' runs 2>/dev/null || true; } | sed 'p; s/json$/npz/' |
+    while read -r file; do [[ ! -e $file ]] || echo "$file"; done
+}
+
 # Benchmarks are saved below records/bench, runs below runs/; both go into one archive under their paths there.
 pack() {
   local files=()
-  mapfile -t files < <(find runs records/bench \( -name 'seed*.json' -o -name 'seed*.npz' -o -path 'records/bench/*.json' \) 2>/dev/null | sort)
+  mapfile -t files < <(finished | sort)
   if [[ ${#files[@]} -gt 0 ]]; then
     tar cf "$archive.new" "${files[@]}"
     mv "$archive.new" "$archive"
@@ -42,22 +49,40 @@ within_time() {
   pack
 }
 
+# What experiments lack, as `hypermask run` takes it, a line for each run: all of a seed before the next.
+lacking() {
+  "$PYTHON" - "$@" <<'END'
+import sys
+
+from hypermask import sweeps
+
+chosen = [job for job in sweeps.jobs(["all"]) if job.experiment.name in sys.argv[1:] and not job.experiment.overrides]
+for seed in sorted({seed for job in chosen for seed in job.missing}):
+    for job in chosen:
+        if seed in job.missing:
+            print(job.arguments([seed]))
+END
+}
+
+# Trains what experiments lack, each run by a command of its own.
+by_seed() {
+  local listed run
+  listed=$(lacking "$@")
+  while read -r -u 3 run; do
+    # shellcheck disable=SC2086 # several arguments
+    [[ -z $run ]] || within_time run $run --device cuda
+  done 3<<<"$listed"
+}
+
 within_time bench permuted_mnist --tasks 1 2 10 --device cuda --save
 within_time bench split_mnist --tasks 1 5 --device cuda --save
-for seed in 1 2 3 4 5; do
-  within_time run permuted_mnist_10/hypermask-t --seed "$seed" --device cuda
-  within_time run permuted_mnist_10/hypermask-f --seed "$seed" --device cuda
-done
+by_seed permuted_mnist_10/hypermask-t permuted_mnist_10/hypermask-f
 within_time verify records/split_mnist/hypermask-t/02d0e9695504/seed1.json --device cuda
 # From here on photographs are needed (HYPERMASK_DATA); a run without its data ends at once.
 within_time sweep questions --device cuda
-for seed in 1 2 3 4 5; do
-  within_time run split_cifar100/hypermask-f --seed "$seed" --device cuda
-  within_time run split_cifar100/hypermask-t --seed "$seed" --device cuda
-done
+by_seed split_cifar100/hypermask-f split_cifar100/hypermask-t
 within_time sweep table02 --device cuda
-within_time run permuted_mnist_10/hnet --seed 1 2 3 4 5 --infer ent --device cuda
 within_time sweep table09 table08 --device cuda
-within_time run permuted_mnist_100/hypermask-t --seed 1 2 3 --device cuda
+within_time sweep fig02 --device cuda
 within_time sweep all --device cuda
 echo "gpu: everything is done; $archive holds all records."

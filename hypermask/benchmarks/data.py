@@ -66,7 +66,14 @@ class DataStatus:
 
 def data_root(argument: str | Path | None = None) -> Path:
     """The folder of data sets not bundled: `argument`, else HYPERMASK_DATA, else ~/.cache/hypermask."""
-    root = Path(argument or os.environ.get("HYPERMASK_DATA") or "~/.cache/hypermask").expanduser()
+    chosen = Path(argument or os.environ.get("HYPERMASK_DATA") or "~/.cache/hypermask")
+    try:
+        root = chosen.expanduser()
+    except RuntimeError:
+        raise HyperMaskError(
+            f"the data root {chosen} lies in a home folder, which is not known here; name another one with "
+            "--data-root or HYPERMASK_DATA."
+        ) from None
     if root.exists() and not root.is_dir():
         raise HyperMaskError(f"the data root {root} is a file; expected a folder, so name another one.")
     return root

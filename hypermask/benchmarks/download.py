@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from hypermask.errors import HyperMaskError
+from hypermask.progress import say
 
 CHUNK_BYTES = 1 << 18
 CONNECT_SECONDS, SILENCE_SECONDS = 10, 60
@@ -161,6 +162,7 @@ def _unavailable(archive: Archive, root: Path, reason: str) -> HyperMaskError:
 
 def _unpack(archive: Archive, root: Path) -> None:
     packed = root / archive.name
+    say(f"unpacks {packed}")
     with tempfile.TemporaryDirectory(prefix=f".{archive.folder}-", dir=root) as scratch:
         try:
             if packed.suffix == ".zip":

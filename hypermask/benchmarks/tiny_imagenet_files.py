@@ -1,23 +1,27 @@
 """Reading Tiny ImageNet's folder, `tiny-imagenet-200/`, as it is published or with class folders in `val` too.
 
-The JPEG files are decoded once. The pixels go to one array file beside the folder, named after the content of all JPEG
-files, and are memory-mapped from there.
+The JPEG files are read and decoded once. The pixels go to one array file beside the folder, named after the content of
+all JPEG files, and are memory-mapped from there; the checksum of that content is kept beside it until a file changes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from hypermask import files
 from hypermask.benchmarks.arrays import Arrays, ImageSet
 from hypermask.benchmarks.download import TINY_IMAGENET
 from hypermask.errors import HyperMaskError
+from hypermask.progress import say
 
 SHAPE = (3, 64, 64)
 CLASSES = 200
@@ -39,6 +43,11 @@ class Listing:
     wnids: tuple[str, ...]
     train: list[Path]
     val: list[Path]
+
+    @property
+    def images(self) -> list[Path]:
+        """All files, those for training first."""
+        return [*self.train, *self.val]
 
     @property
     def remark(self) -> str:
@@ -136,9 +145,34 @@ def _names(listing: Listing) -> tuple[str, ...]:
 
 
 def _checksum(listing: Listing) -> str:
+    """The content's checksum, read from the files only if one of them has changed since it was last formed."""
+    kept = listing.folder.with_name(f"{listing.folder.name}-checksum.json")
+    state = _state(listing)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = json.loads(kept.read_bytes())
+        if known["state"] == state:
+            return known["sha256"]
+    say(f"reading the {len(listing.images)} images in {listing.folder} for their checksum")
+    checksum = _checksum_of_bytes(listing)
+    # Where it cannot be written it is formed each time.
+    with suppress(OSError):
+        files.write_atomic(kept, files.pretty_json({"state": state, "sha256": checksum}))
+    return checksum
+
+
+def _state(listing: Listing) -> str:
+    """SHA-256 over the classes and each file's name, size and time of change."""
+    digest = hashlib.sha256(" ".join(listing.wnids).encode())
+    for path in listing.images:
+        found = path.stat()
+        digest.update(f"\n{path.relative_to(listing.folder)} {found.st_size} {found.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _checksum_of_bytes(listing: Listing) -> str:
     """SHA-256 over the classes and the bytes of all files in order; equal for both layouts of the same images."""
     digest = hashlib.sha256(" ".join(listing.wnids).encode())
-    for path in (*listing.train, *listing.val):
+    for path in listing.images:
         data = path.read_bytes()
         digest.update(len(data).to_bytes(8, "big"))
         digest.update(data)
@@ -147,11 +181,11 @@ def _checksum(listing: Listing) -> str:
 
 def _decoded(path: Path, listing: Listing) -> np.ndarray:
     """uint8 [N, 3, 64, 64], the training images and then the others, memory-mapped from `path`."""
-    files = [*listing.train, *listing.val]
-    shape = (len(files), *SHAPE)
+    shape = (len(listing.images), *SHAPE)
     cached = _memory_map(path, shape)
     if cached is None:
-        _write(path, shape, _decode(files))
+        say(f"decoding the {len(listing.images)} images in {listing.folder} into {path.name}, once")
+        _write(path, shape, _decode(listing.images))
         cached = _memory_map(path, shape)
     return cached
 
@@ -184,14 +218,14 @@ def _write(path: Path, shape: tuple[int, ...], images: Iterable[np.ndarray]) -> 
         temporary.unlink(missing_ok=True)
 
 
-def _decode(files: list[Path]) -> Iterator[np.ndarray]:
+def _decode(paths: list[Path]) -> Iterator[np.ndarray]:
     from tqdm import tqdm
 
     silent = True if os.environ.get("HYPERMASK_PROGRESS") == "off" else None
     # Threads suffice: decoding holds no lock.  By portions, so that no more than one waits in memory to be written.
-    with ThreadPoolExecutor(os.cpu_count()) as pool, tqdm(total=len(files), unit="images", disable=silent) as bar:
-        for start in range(0, len(files), PORTION):
-            portion = files[start : start + PORTION]
+    with ThreadPoolExecutor(os.cpu_count()) as pool, tqdm(total=len(paths), unit="images", disable=silent) as bar:
+        for start in range(0, len(paths), PORTION):
+            portion = paths[start : start + PORTION]
             yield from pool.map(_decode_one, portion)
             bar.update(len(portion))
 

@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from hypermask.device import CPUINFO, cpu_name
 from hypermask.engine.fused import UnavailableError
 from hypermask.engine.optimizers import BETA1, BETA2, EPSILON
 
@@ -45,7 +47,10 @@ class OutputLayer:
         self._rows, width = weight.shape
         self._columns = width + 1
         self._kind = {"dtype": weight.dtype}
-        self._library, self.kernel = _library(self._columns, weight.dtype)
+        library, told = _library(self._columns, weight.dtype)
+        if library is None:
+            raise UnavailableError(told)
+        self._library, self.kernel = library, told
         self._tiles = math.ceil(self._rows / ROWS)
         self._w = _buffer(self._tiles, self._columns, ROWS, **self._kind).copy_(self._to_tiles())
         self._previous = len(start)
@@ -126,55 +131,100 @@ def _at(tensor: torch.Tensor) -> ctypes.c_void_p:
 
 
 @cache
-def _library(columns: int, dtype: torch.dtype) -> tuple[ctypes.CDLL, str]:
-    """The kernel for K = columns in float32 or float64, from the cache of compiled kernels or compiled now, and the
-    compiler's version line."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None:
-        raise UnavailableError("no C compiler (cc) is installed")
+def _library(columns: int, dtype: torch.dtype) -> tuple[ctypes.CDLL | None, str]:
+    """The kernel for K = columns in float32 or float64, and its compiler's version line; or None, and why not.
+
+    A reason is remembered too: else a compiler that fails would be started again for every task.
+    """
+    try:
+        return _load(columns, dtype)
+    except UnavailableError as reason:
+        return None, str(reason)
+    except OSError as error:
+        return None, f"its kernel cannot be compiled ({error.strerror})"
+
+
+def _load(columns: int, dtype: torch.dtype) -> tuple[ctypes.CDLL, str]:
+    """The kernel, from the cache of compiled kernels or compiled now, and the compiler's version line."""
+    compiler = _compiler()
     source = Path(__file__).with_name("output_layer.c")
-    version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
     # Code for one processor may not run on another that shares the home directory.
     defines = [f"-DK={columns}", *(["-DDOUBLE"] if dtype == torch.float64 else [])]
-    identity = "\n".join([source.read_text(), *FLAGS, *defines, version, _processor()])
-    folder = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "hypermask" / "kernels"
-    built = folder / f"output-layer-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
-    if not built.exists():
-        _compile(compiler, source, defines, built)
+    identity = "\n".join([source.read_text(), *FLAGS, *defines, *compiler[1:], version, _processor()])
+    kept = _kept(f"output-layer-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so")
+    if kept and kept.exists():
+        return _open(kept, dtype), version
+    with tempfile.TemporaryDirectory(prefix="hypermask-kernel-", ignore_cleanup_errors=True) as scratch:
+        built = _compile(compiler, source, defines, Path(scratch))
+        # Once it is open it stays, though its file goes with the folder.
+        return _open(_keep(built, kept), dtype), version
+
+
+def _compiler() -> list[str]:
+    """The words of the C compiler's command; CC may hold several, such as `ccache gcc`."""
+    name, *more = shlex.split(os.environ.get("CC", "")) or ["cc"]
+    program = shutil.which(name)
+    if program is None:
+        raise UnavailableError("no C compiler (cc) is installed")
+    return [program, *more]
+
+
+def _kept(name: str) -> Path | None:
+    """Where a kernel is kept for later processes; None without a home folder."""
     try:
-        library = ctypes.CDLL(str(built))
+        return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "hypermask" / "kernels" / name
+    except RuntimeError:
+        return None
+
+
+def _keep(built: Path, kept: Path | None) -> Path:
+    """Copy a kernel to where it is kept; returns its path there, or the old one where nothing can be written."""
+    if kept is None:
+        return built
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+            os.replace(shutil.copy(built, scratch), kept)
+    except OSError:
+        return built
+    return kept
+
+
+def _open(path: Path, dtype: torch.dtype) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(path))
     except OSError as error:
         raise UnavailableError(f"its compiled kernel does not load ({error})") from None
     size, number = ctypes.c_ssize_t, ctypes.c_double if dtype == torch.float64 else ctypes.c_float
     library.output_forward.argtypes = [size, *[ctypes.c_void_p] * 3]
     library.output_update.argtypes = [size, size, ctypes.c_int, *[ctypes.c_void_p] * 9, *[number] * 6]
     library.output_forward.restype = library.output_update.restype = None
-    return library, version
+    return library
 
 
-def _compile(compiler: str, source: Path, defines: list[str], built: Path) -> None:
+def _compile(compiler: list[str], source: Path, defines: list[str], folder: Path) -> Path:
+    compiled, linked = folder / "kernel.o", folder / "kernel.so"
+    steps = (
+        [*compiler, *FLAGS, *defines, "-c", str(source), "-o", str(compiled)],
+        # Linked without an OpenMP library of its own: the symbols resolve to the one torch has loaded, so that both
+        # share one pool of threads.
+        [*compiler, "-shared", str(compiled), "-o", str(linked), "-lm"],
+    )
     try:
-        built.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=built.parent) as scratch:
-            compiled, linked = Path(scratch, "kernel.o"), Path(scratch, "kernel.so")
-            steps = (
-                [compiler, *FLAGS, *defines, "-c", str(source), "-o", str(compiled)],
-                # Linked without an OpenMP library of its own: the symbols resolve to the one torch has loaded, so that
-                # both share one pool of threads.
-                [compiler, "-shared", str(compiled), "-o", str(linked), "-lm"],
-            )
-            for command in steps:
-                subprocess.run(command, capture_output=True, text=True, check=True)
-            os.replace(linked, built)
+        for command in steps:
+            subprocess.run(command, capture_output=True, text=True, check=True)
     except subprocess.CalledProcessError as error:
-        raise UnavailableError(f"{compiler} could not compile its kernel ({error.stderr.strip()[:200]})") from None
-    except OSError as error:
-        raise UnavailableError(f"its kernel cannot be stored in {built.parent} ({error.strerror})") from None
+        raise UnavailableError(
+            f"{shlex.join(compiler)} could not compile its kernel ({error.stderr.strip()[:200]})"
+        ) from None
+    return linked
 
 
 def _processor() -> str:
+    """What compiled code depends on; more than the processor's name, since a virtual machine may hide some of it."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = CPUINFO.read_text().splitlines()
     except OSError:
-        return platform.processor()
-    return "\n".join(sorted({line for line in lines if line.startswith(("model", "flags", "Features"))}))
+        return cpu_name()
+    return "\n".join(sorted({line for line in lines if line.startswith(("model", "flags", "Features", "CPU "))}))

@@ -66,11 +66,6 @@ class WSN(Method):
         model.settings = config
         return model
 
-    @property
-    def mask_bits(self) -> int:
-        """Memory of the masks kept so far, in bits: one for each masked weight and finished task."""
-        return int(self.masks.any(dim=1).sum()) * self.masks.shape[1]
-
     def begin_task(self, task: int) -> None:
         self._training_task = task
         self._free = self._layers(1.0 - self.masks[:task].any(dim=0).to(self.scores.dtype)) if task > 0 else {}

@@ -131,6 +131,15 @@ def test_data_root(monkeypatch, tmp_path):
         data.data_root(tmp_path / "file")
 
 
+def test_a_data_root_in_an_unknown_home_is_one_sentence():
+    with pytest.raises(HyperMaskError) as error:
+        data.data_root("~no-such-user/sets")
+    assert str(error.value) == (
+        "the data root ~no-such-user/sets lies in a home folder, which is not known here; name another one with "
+        "--data-root or HYPERMASK_DATA."
+    )
+
+
 def test_report_of_an_empty_root(tmp_path):
     root = tmp_path / "data sets"
     found = {status.name: status for status in data.report(root)}

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from layouts import TINY_PER_CLASS, write_jpeg, write_tiny_imagenet
@@ -34,7 +36,7 @@ def first_image(folder):
 
 
 def decoded_files(root):
-    return sorted(path for path in root.iterdir() if path.is_file())
+    return sorted(path for path in root.glob("*-decoded-*") if path.is_file())
 
 
 def test_images_class_by_class_in_the_order_of_their_numbers(folder):
@@ -80,6 +82,43 @@ def test_other_content_is_decoded_anew(folder, tmp_path):
     assert len(decoded_files(tmp_path)) == 2
     assert abs(after.train.images[0].astype(int) - 200).max() <= 2
     assert np.array_equal(after.train.images[1:], before.train.images[1:])
+
+
+def test_the_images_are_read_again_only_where_a_file_has_changed(folder, tmp_path, monkeypatch):
+    path = first_image(folder)
+    before, content = path.stat(), path.read_bytes()
+    found = read(folder).checksums
+    # The same name, size and time: nothing tells that it was changed, so its bytes do not count.
+    # Another density in the header: another file with the same pixels.
+    path.write_bytes(content[:15] + b"\7" + content[16:])
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert read(folder).checksums == found
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+    assert read(folder).checksums != found
+    path.write_bytes(content)
+    assert read(folder).checksums == found
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"state": 1, "sha256": 2}'])
+def test_a_foreign_file_in_the_checksums_place_is_replaced(folder, tmp_path, content):
+    found = read(folder).checksums
+    kept = tmp_path / "tiny-imagenet-200-checksum.json"
+    whole = kept.read_text()
+    kept.write_text(content)
+    assert read(folder).checksums == found
+    assert kept.read_text() == whole
+
+
+def test_long_work_is_announced(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
+    read(folder)
+    (cached,) = decoded_files(tmp_path)
+    assert capsys.readouterr().err.splitlines() == [
+        f"reading the 36 images in {folder} for their checksum",
+        f"decoding the 36 images in {folder} into {cached.name}, once",
+    ]
+    read(folder)
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("content", [b"", b"\x93NUMPY half", None])
@@ -172,5 +211,6 @@ def test_where_nothing_can_be_written(folder, tmp_path):
         f"{cached} cannot be written (is a directory); the decoded images need 0 MB there, so make room or choose "
         "another data root."
     )
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([folder.name, cached.name])
+    kept = f"{folder.name}-checksum.json"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([folder.name, cached.name, kept])
     assert found.train.images.shape == (24, 3, 64, 64)

@@ -92,12 +92,14 @@ def test_thresholds_equal_sorting():
         assert torch.equal(part, torch.where(original >= lowest_kept, original, 0.0))
 
 
+@pytest.mark.filterwarnings("error:this step cannot be captured")
 def test_hnet_and_wsn_run_captured(tmp_path):
     for name in ("split_mnist/hnet", "permuted_mnist_10/wsn"):
         experiment = experiments.smoke(name)
         on_gpu = run_experiment(experiment, 1, root=tmp_path / "gpu", device="cuda")
         on_cpu = run_experiment(experiment, 1, root=tmp_path / "cpu", device="cpu")
         assert on_gpu.payload["engine"] == "fused"
+        # Rounding, and draws where images are augmented, send short runs different ways: both have to learn, no more.
         assert abs(on_gpu.accuracy[-1] - on_cpu.accuracy[-1]).max() < 25
 
 

@@ -54,6 +54,13 @@ def test_with_statistics_per_task_a_prediction_does_not_depend_on_its_batch():
         torch.testing.assert_close(parts, together, rtol=1e-2, atol=1e-3)
 
 
+def test_convolutions_trained_twice_give_the_same_numbers(tmp_path):
+    small = experiments.smoke("split_cifar100/hypermask-t")
+    first, second = (run_experiment(small, 1, root=tmp_path / name, device="cuda").payload for name in ("a", "b"))
+    assert first["accuracy"] == second["accuracy"]
+    assert first["target_distance"] == second["target_distance"]
+
+
 @pytest.mark.parametrize("batch_stats", ["batch", "task"])
 def test_the_stand_in_of_split_cifar100_trains(tmp_path, batch_stats):
     small = experiments.smoke("split_cifar100/hypermask-t").override([f"batch_stats={batch_stats}"])

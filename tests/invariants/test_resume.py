@@ -5,8 +5,9 @@ import json
 import pytest
 import torch
 
-from hypermask import experiments
+from hypermask import experiments, inference
 from hypermask.checkpoints import load_tensors, weights_path
+from hypermask.errors import HyperMaskError
 from hypermask.training import run_experiment
 
 NAME = "split_mnist/hypermask-t"
@@ -33,7 +34,9 @@ def interrupted(experiment, root, task):
 
 
 def partial(root):
-    return next(root.rglob("seed1.partial"))
+    """The folder of the one identity that has left checkpoints."""
+    (folder,) = root.rglob("seed1.partial/*")
+    return folder
 
 
 def equal_runs(one, other):
@@ -76,6 +79,48 @@ def test_a_checkpoint_of_other_settings_is_left_aside(tmp_path, experiment):
     with pytest.warns(UserWarning, match="is left aside: it was made by other code, settings"):
         record = run_experiment(experiment, 1, root=tmp_path, evaluate_every=5)
     assert [len(curve["iteration"]) for curve in record.payload["validation"]] == [5] * 4
+
+
+def test_a_checkpoint_of_other_settings_is_neither_used_nor_overwritten(tmp_path, experiment):
+    """Back at the first settings the run goes on where it was, whatever was tried in between."""
+    whole = run_experiment(experiment, 1, root=tmp_path / "whole", evaluate_every=10)
+    parts = tmp_path / "parts"
+    interrupted(experiment, parts, task=2)
+    with pytest.warns(UserWarning, match="left aside"), pytest.raises(KeyboardInterrupt):
+        run_experiment(experiment, 1, root=parts, evaluate_every=5, after_task=stop_after(1))
+    learned = []
+    resumed = run_experiment(experiment, 1, root=parts, evaluate_every=10, after_task=learned.append)
+    assert learned == [2, 3]
+    for key in MEASURED:
+        assert resumed.payload[key] == whole.payload[key], key
+    assert not list(parts.rglob("*.partial"))
+
+
+def test_a_run_that_is_stopped_while_it_infers_has_its_last_task_already(tmp_path, experiment, monkeypatch):
+    whole = run_experiment(experiment, 1, root=tmp_path / "whole", infer=("ent", "fecam"))
+    measure, learned = inference.measure, []
+
+    def stop_in_the_last(found, procedure, method, benchmark, task, seed):
+        if (procedure, task) == ("fecam", 3):
+            raise KeyboardInterrupt
+        measure(found, procedure, method, benchmark, task, seed)
+
+    monkeypatch.setattr(inference, "measure", stop_in_the_last)
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(experiment, 1, root=tmp_path / "parts", infer=("ent", "fecam"))
+    monkeypatch.undo()
+    resumed = run_experiment(experiment, 1, root=tmp_path / "parts", infer=("ent", "fecam"), after_task=learned.append)
+    assert learned == []
+    assert resumed.payload["inference"] == whole.payload["inference"]
+    assert resumed.payload["logits"] == whole.payload["logits"]
+
+
+def test_one_process_trains_a_run_at_a_time(tmp_path, experiment):
+    def another(task):
+        run_experiment(experiment, 1, root=tmp_path)
+
+    with pytest.raises(HyperMaskError, match=r"another process is training seed1 of split_mnist/hypermask-t; wait"):
+        run_experiment(experiment, 1, root=tmp_path, after_task=another)
 
 
 def test_a_checkpoint_is_json_and_tensors_only(tmp_path, experiment):

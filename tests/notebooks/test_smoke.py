@@ -1,5 +1,6 @@
 """Every notebook in the smoke profile, by papermill: the same files and columns as in the recorded one."""
 
+import nbformat
 import pytest
 from nbval_run import PROJECT
 
@@ -46,3 +47,15 @@ def test_the_same_files_and_columns_and_each_says_what_it_is(smoke):
             assert columns == committed[name].read_text().splitlines()[0]
         elif path.suffix in (".md", ".tex"):
             assert "smoke profile" in path.read_text().splitlines()[0]
+
+
+def test_a_changed_value_is_trained_and_shown_beside_ours(smoke, monkeypatch):
+    """The last one here: it replaces the notebook's outputs."""
+    root, _ = smoke
+    monkeypatch.setenv("HYPERMASK_ROOT", str(root))
+    assert regenerate.regenerate(["fig10"], "smoke", parameters={"changes": "p=70", "seeds": [1]}) == 0
+    ran = nbformat.read(root / "build/notebooks/smoke/fig10_split_mnist_mean_accuracy.ipynb", 4)
+    text = "".join(output.get("text", "") for cell in ran.cells for output in cell.get("outputs", []))
+    assert "your own runs [p=70]: seeds 1\n" in text
+    columns = (root / "build/smoke/figures/fig10_split_mnist_mean_accuracy.csv").read_text().splitlines()[1]
+    assert "own_after_all_mean" in columns.split(",")
