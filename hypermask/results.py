@@ -236,7 +236,11 @@ def _smoke(item: Item, need: Need, own: Need, device: str) -> Runs:
     """Stand-ins of the runs, and of the reader's own ones where they have values changed."""
     stand_in = experiments.smoke(need.experiment).override(list(need.overrides))
     seeds = (stand_in.seeds if not item.compares_settings else stand_in.seeds[:1])[: len(need.seeds)]
-    need, own = (replace(each, seeds=tuple(seed for seed in seeds if seed in each.seeds)) for each in (need, own))
+    # The stand-ins have few seeds, and not those that the item needs.
+    need, own = (
+        replace(need, seeds=seeds),
+        replace(own, seeds=tuple(seed for seed in seeds if seed in own.seeds) or seeds),
+    )
     root = paths.build() / "smoke" / "runs"
 
     def trained(of: Need) -> list[Record]:

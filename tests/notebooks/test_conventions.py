@@ -37,10 +37,13 @@ def test_first_cells(path):
 @every_notebook
 def test_parameters_are_annotated_commented_and_json_plain(path):
     source = code_cells(path)[0].source
+    names = set()
     for line, node in zip(source.splitlines(), ast.parse(source).body, strict=True):
         assert isinstance(node, ast.AnnAssign) and "  # " in line
         json.dumps(ast.literal_eval(node.value))
+        names.add(node.target.id)
     found = papermill.inspect_notebook(str(path))
+    assert set(found) == names, "papermill leaves out, with a line in its log, what it cannot parse"
     assert found["profile"]["default"] == '"recorded"'
     assert all(parameter["help"] for parameter in found.values())
 
