@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hypermask import metrics, paper
-from hypermask.tables import ACCURACY_NOTE, BLANK, NO_SPREAD, Comparison, Table, compared, number, plus_minus, settings
+from hypermask.tables import (
+    ACCURACY_NOTE,
+    BLANK,
+    NO_SPREAD,
+    Comparison,
+    Table,
+    compared,
+    fixed,
+    number,
+    plus_minus,
+    settings,
+)
 
 if TYPE_CHECKING:
     from hypermask.records import Record
@@ -152,7 +163,7 @@ def _numbers(
 
 def _texts(printed: Sequence[paper.AblationRow], runs: Runs, keys: Sequence[str], shows_own: bool) -> tuple[str, ...]:
     ours, yours = _over_tasks(runs.records), _over_tasks(runs.own)
-    differences = [f"{ours[0] - row.mean:+.2f}" for row in printed] if ours else []
+    differences = [fixed(ours[0] - row.mean, 2, "+") for row in printed] if ours else []
     return (
         str(printed[0].embedding_size),
         _hidden(printed[0]),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from hypermask import experiments, items, paths, records
 from hypermask.errors import HyperMaskError
 from hypermask.items import Item, Need
+from hypermask.progress import say
 
 if TYPE_CHECKING:
     from hypermask.experiments import Experiment
@@ -287,5 +288,9 @@ def _alone(root: Path, name: str) -> Iterator[None]:
 
     root.mkdir(parents=True, exist_ok=True)
     with open(root / f".{name.replace('/', '-')}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waits for another process, which trains {name}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -1,3 +1,5 @@
+import threading
+
 import pytest
 from payloads import write_record
 
@@ -222,3 +224,20 @@ def test_a_verdict_on_many_settings_counts_them(root):
     assert verdict("B", runs, lambda *all: len(all) == 4) == (
         "B: supported by our records (4 settings, 1 of 2 runs each)."
     )
+
+
+def test_notebooks_side_by_side_train_one_after_the_other_and_say_so(root, capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
+    entered = threading.Event()
+
+    def second():
+        with results._alone(root / "runs", NAME):
+            entered.set()
+
+    with results._alone(root / "runs", NAME):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        assert not entered.wait(0.2)
+    waiting.join(10)
+    assert entered.is_set()
+    assert capsys.readouterr().err == f"waits for another process, which trains {NAME}\n"
