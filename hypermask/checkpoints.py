@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 
@@ -67,17 +66,18 @@ class Checkpoints:
     def __init__(self, record: Path, identity: dict[str, Any]) -> None:
         self._all = record.with_name(f"{record.stem}.partial")
         self._folder = self._all / sha256(canonical_json(identity))[:12]
-        self._lock = -1
+        self._lock: IO[str] | None = None
 
     def __enter__(self) -> Checkpoints:
         import fcntl
 
         self._all.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self._all, os.O_RDONLY)
+        # A file and no folder, open for writing: network file systems lock nothing else.
+        self._lock = open(self._all / "lock", "w")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(self._lock)
+            self._lock.close()
             experiment = self._all.parents[1].relative_to(self._all.parents[3])
             raise HyperMaskError(
                 f"another process is training {self._all.stem} of {experiment}; wait for it, or stop it."
@@ -85,7 +85,7 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.close(self._lock)
+        self._lock.close()
 
     def save(self, state: State) -> None:
         """Keep the state after its last finished task; of older states only the shared layers and one state stay."""

@@ -35,7 +35,7 @@ def interrupted(experiment, root, task):
 
 def partial(root):
     """The folder of the one identity that has left checkpoints."""
-    (folder,) = root.rglob("seed1.partial/*")
+    (folder,) = (path for path in root.rglob("seed1.partial/*") if path.is_dir())
     return folder
 
 
