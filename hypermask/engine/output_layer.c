@@ -86,10 +86,11 @@ static inline void prefetch(const real *column)
         __builtin_prefetch(column + r);
 }
 
-/* out[P] = W u */
+/* out[P] = W u. Here and below threads take their next part when they have done one: where another program has one of the
+   cores for a while, a fixed half would keep the other waiting. */
 void output_forward(ptrdiff_t tiles, const real *restrict weights, const real *restrict u, real *restrict out)
 {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(dynamic, 64)
     for (ptrdiff_t i = 0; i < tiles; i++) {
         const real(*w)[N] = (const real(*)[N])(weights + i * K * N);
         real sum[N] = {0};
@@ -180,7 +181,7 @@ void output_update(ptrdiff_t tiles, ptrdiff_t chunk, int t, real *restrict weigh
                    real inverse_root_correction, real beta1, real beta2, real epsilon)
 {
     const ptrdiff_t chunks = (tiles + chunk - 1) / chunk;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(dynamic)
     for (ptrdiff_t c = 0; c < chunks; c++) {
         const uint64_t rounding = flush_subnormals();
         real *restrict partial = hidden_gradient + (size_t)c * (t + 1) * K * LANES;
