@@ -85,6 +85,9 @@ class Checkpoints:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not any(self._all.glob("*/")):
+            # Nothing was finished, so nothing is left behind.
+            self.remove()
         self._lock.close()
 
     def save(self, state: State) -> None:
