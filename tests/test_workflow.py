@@ -20,7 +20,7 @@ from hypermask import experiments, paths, records
 
 NAME = "split_mnist/hypermask-t"
 # Long enough for seed 2 to be killed under way.
-TINY = "tasks=2 iterations=60 target_hidden=8 embedding_size=2 hypernetwork_hidden=2 augment=false validation=50"
+TINY = "tasks=2 iterations=300 target_hidden=8 embedding_size=2 hypernetwork_hidden=2 augment=false validation=50"
 CONFIGURATION = ("--config", f"experiment={NAME}", f"set={TINY}", "seeds=1 2", "device=cpu")
 
 
