@@ -7,12 +7,12 @@ import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from hypermask.errors import HyperMaskError
-from hypermask.files import canonical_json, sha256, write_atomic
+from hypermask.files import canonical_json, locked, sha256, write_atomic
 
 # A checkpoint that turns out damaged leaves the one before it.
 KEPT_STATES = 2
@@ -66,29 +66,21 @@ class Checkpoints:
     def __init__(self, record: Path, identity: dict[str, Any]) -> None:
         self._all = record.with_name(f"{record.stem}.partial")
         self._folder = self._all / sha256(canonical_json(identity))[:12]
-        self._lock: IO[str] | None = None
+        self._lock = locked(self._all / "lock", self._refuse)
 
     def __enter__(self) -> Checkpoints:
-        import fcntl
-
-        self._all.mkdir(parents=True, exist_ok=True)
-        # A file and no folder, open for writing: network file systems lock nothing else.
-        self._lock = open(self._all / "lock", "w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            experiment = self._all.parents[1].relative_to(self._all.parents[3])
-            raise HyperMaskError(
-                f"another process is training {self._all.stem} of {experiment}; wait for it, or stop it."
-            ) from None
+        self._lock.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *error: Any) -> None:
         if not any(self._all.glob("*/")):
             # Nothing was finished, so nothing is left behind.
             self.remove()
-        self._lock.close()
+        self._lock.__exit__(*error)
+
+    def _refuse(self) -> None:
+        experiment = self._all.parents[1].relative_to(self._all.parents[3])
+        raise HyperMaskError(f"another process is training {self._all.stem} of {experiment}; wait for it, or stop it.")
 
     def save(self, state: State) -> None:
         """Keep the state after its last finished task; of older states only the shared layers and one state stay."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and the bytes of JSON and of arrays."""
+"""Files that are there whole or not at all, locks on them, and the bytes of JSON and of arrays."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import io
 import json
 import os
 import zipfile
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,25 @@ def write_if_changed(path: Path, data: bytes) -> bool:
         return False
     write_atomic(path, data)
     return True
+
+
+@contextmanager
+def locked(path: Path, taken: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """One process at a time: hold the lock of the file `path`, which is made if it is not there.
+
+    taken: called where another process holds it, before waiting for it; what it raises is raised instead.
+    """
+    import fcntl
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A file and no folder, open for writing: network file systems lock nothing else.
+    with open(path, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            taken()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def sha256(source: Path | bytes) -> str:

@@ -8,15 +8,15 @@ own, never one mean with them.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hypermask import experiments, items, paths, records
 from hypermask.errors import HyperMaskError
+from hypermask.files import locked
 from hypermask.items import Item, Need
 from hypermask.progress import say
 
@@ -271,7 +271,9 @@ def _train(item: Item, need: Need, experiment: Experiment, seeds: Sequence[int],
 
     A finished record without all that is needed is made again.
     """
-    with _alone(root, experiment.name):
+    # Notebooks that run side by side train a shared experiment once.
+    lock = root / f".{experiment.name.replace('/', '-')}.lock"
+    with locked(lock, lambda: say(f"waits for another process, which trains {experiment.name}")):
         found = _shown(item, need, experiment, root)
         present = {record.seed for record in found if not record.finished or need.met_by(record)}
         for seed in seeds:
@@ -279,18 +281,3 @@ def _train(item: Item, need: Need, experiment: Experiment, seeds: Sequence[int],
                 from hypermask.training import run_experiment
 
                 run_experiment(experiment, seed, device=device, root=root, infer=need.infer, overwrite=True)
-
-
-@contextlib.contextmanager
-def _alone(root: Path, name: str) -> Iterator[None]:
-    """Hold the experiment's lock: notebooks that run side by side train a shared experiment once."""
-    import fcntl
-
-    root.mkdir(parents=True, exist_ok=True)
-    with open(root / f".{name.replace('/', '-')}.lock", "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waits for another process, which trains {name}")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

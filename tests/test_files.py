@@ -79,3 +79,15 @@ def test_canonical_json_is_one_text_per_value():
 def test_pretty_json_keeps_plain_lists_on_one_line():
     text = files.pretty_json({"a": [[1, None], [2, 3.5]], "b": {}, "c": {"d": []}}).decode()
     assert text == '{\n  "a": [\n    [1, null],\n    [2, 3.5]\n  ],\n  "b": {},\n  "c": {\n    "d": []\n  }\n}\n'
+
+
+def test_a_lock_lets_one_in_at_a_time_and_says_that_it_is_taken(tmp_path):
+    path = tmp_path / "new" / "lock"
+
+    def refuse():
+        raise ValueError("taken")
+
+    with files.locked(path), pytest.raises(ValueError, match="taken"), files.locked(path, refuse):
+        pytest.fail("two hold the lock")
+    with files.locked(path, refuse):
+        assert path.is_file()

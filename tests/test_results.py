@@ -5,6 +5,7 @@ from payloads import write_record
 
 from hypermask import experiments, items, results
 from hypermask.errors import HyperMaskError
+from hypermask.files import locked
 from hypermask.results import gather, report, report_settings, verdict
 
 NAME = "split_mnist/hypermask-t"
@@ -227,17 +228,24 @@ def test_a_verdict_on_many_settings_counts_them(root):
 
 
 def test_notebooks_side_by_side_train_one_after_the_other_and_say_so(root, capsys, monkeypatch):
-    monkeypatch.delenv("HYPERMASK_PROGRESS")
-    entered = threading.Event()
-
-    def second():
-        with results._alone(root / "runs", NAME):
-            entered.set()
-
-    with results._alone(root / "runs", NAME):
-        waiting = threading.Thread(target=second)
+    stand_in = experiments.smoke(NAME)
+    monkeypatch.setitem(experiments.EXPERIMENTS, NAME, stand_in)
+    needed = items.Item("fig10", "title", "claim", "notebook", (items.Need(NAME, (1,)),), None, "fig10_stem")
+    monkeypatch.setattr(results.items, "get", lambda item: needed)
+    monkeypatch.setenv("HYPERMASK_PROGRESS", "on")
+    seen = []
+    waiting = threading.Thread(target=lambda: seen.append(gather("fig10", "paper")))
+    with locked(root / "runs" / ".split_mnist-hypermask-t.lock"):
         waiting.start()
-        assert not entered.wait(0.2)
-    waiting.join(10)
-    assert entered.is_set()
-    assert capsys.readouterr().err == f"waits for another process, which trains {NAME}\n"
+        printed = ""
+        while waiting.is_alive() and not printed:
+            waiting.join(0.1)
+            printed = capsys.readouterr().err
+        assert printed == f"waits for another process, which trains {NAME}\n"
+        # What the other process has trained by then is not trained again.
+        write_record_of(stand_in, root / "runs", 1)
+        written = (root / "runs").rglob("seed1.json")
+        before = [path.stat().st_mtime_ns for path in written]
+    waiting.join(30)
+    assert seeds(seen[0][NAME].own) == [1]
+    assert [path.stat().st_mtime_ns for path in (root / "runs").rglob("seed1.json")] == before

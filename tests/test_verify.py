@@ -64,5 +64,5 @@ def test_elsewhere_the_tolerance_is_three_sample_standard_deviations_by_task():
 def test_other_runs_are_not_compared():
     with pytest.raises(HyperMaskError, match="expected one configuration and seed"):
         verify.compare(record(seed=2), record(seed=1), [])
-    with pytest.raises(HyperMaskError, match="seed 1 is interrupted; only finished runs are compared"):
-        verify.compare(record(status="interrupted"), record(), [])
+    with pytest.raises(HyperMaskError, match="seed 1 is diverged; only finished runs are compared"):
+        verify.compare(record(status="diverged"), record(), [])

@@ -10,12 +10,14 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from hypermask.errors import HyperMaskError
+from hypermask.files import locked
 from hypermask.progress import say
 
 CHUNK_BYTES = 1 << 18
@@ -87,15 +89,13 @@ def fetch(archive: Archive, root: Path) -> Path:
 
 @contextmanager
 def _alone(archive: Archive, root: Path) -> Iterator[None]:
-    import fcntl
-
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        lock = open(root / f".{archive.folder}.lock", "w")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise _unavailable(archive, root, f"the folder: {error.strerror.lower()}") from None
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """Wait until no other process fetches the archive into this folder."""
+    with ExitStack() as held:
+        try:
+            waits = partial(say, f"waits for another process, which fetches {archive.name}")
+            held.enter_context(locked(root / f".{archive.folder}.lock", waits))
+        except OSError as error:
+            raise _unavailable(archive, root, f"the folder: {error.strerror.lower()}") from None
         yield
 
 
