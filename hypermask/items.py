@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -58,9 +58,14 @@ class Need:
 
     def command(self, seeds: Iterable[int]) -> str:
         """What makes these of its runs."""
-        changes = f" --set {' '.join(self.overrides)}" if self.overrides else ""
-        infer = f" --infer {' '.join(self.infer)}" if self.infer else ""
-        return f"hypermask run {self.experiment}{changes}{infer} --seed {' '.join(map(str, seeds))}"
+        return f"hypermask run {run_arguments(self.experiment, self.overrides, self.infer, seeds)}"
+
+
+def run_arguments(name: str, overrides: Sequence[str], infer: Sequence[str], seeds: Iterable[int]) -> str:
+    """What `hypermask run` is told to train seeds of an experiment with `key=value` changes."""
+    changes = f" --set {' '.join(overrides)}" if overrides else ""
+    procedures = f" --infer {' '.join(infer)}" if infer else ""
+    return f"{name}{changes}{procedures} --seed {' '.join(map(str, seeds))}"
 
 
 def has_inferred(record: Record, procedures: Iterable[str]) -> bool:

@@ -43,9 +43,7 @@ class Job:
 
     def arguments(self, seeds: Iterable[int]) -> str:
         """What `hypermask run` is told to train these seeds."""
-        changes = f" --set {' '.join(self.experiment.overrides)}" if self.experiment.overrides else ""
-        infer = f" --infer {' '.join(self.infer)}" if self.infer else ""
-        return f"{self.experiment.name}{changes}{infer} --seed {' '.join(map(str, seeds))}"
+        return items.run_arguments(self.experiment.name, self.experiment.overrides, self.infer, seeds)
 
     def groups(self, size: int) -> list[tuple[int, ...]]:
         """The seeds that are not in records/, at most `size` together; runs/ does not change them."""
