@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 SEEDS_NOTE = "The paper's means are over three runs; ours over the runs of seeds 1 to 3 that there are, for every row."
 TASKS_NOTE = (
-    "±: standard deviation (population) over the 40 tasks of one run, on both sides; it tells how tasks differ, not "
-    "how runs do."
+    "±: standard deviation over the 40 tasks of one run (ours: population); it tells how tasks differ, not how runs do."
 )
 SINGLE_NOTE = (
     f"Status: '{NO_SPREAD}' where a run of ours stands beside the printed one, since two single runs cannot tell "

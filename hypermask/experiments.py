@@ -31,8 +31,8 @@ _LENGTHS = {"iterations", "epochs"}
 class Experiment:
     """A named configuration of the paper.
 
-    seeds: one per run that the paper averages over.  places: for each key of the configuration, where the paper gives
-    its value, or why we chose it where the paper is silent or contradicts itself.
+    seeds: one per run that the paper averages over, five where it does not say.  places: for each key of the
+    configuration, where the paper gives its value, or why we chose it where the paper is silent or contradicts itself.
     """
 
     name: str

@@ -103,7 +103,7 @@ def accuracy_comparison(runs: Runs, place: str) -> Comparison:
     place: of the printed number, as in `paper.statements()`.
     """
     printed = next(row for row in paper.statements() if row.place == place)
-    value = paper.Printed(printed.value, None, paper.RUN_BY_AUTHORS, place)
+    value = paper.Printed(printed.value, None, paper.RUN_BY_AUTHORS, place, printed.rounding)
     benchmark, method = runs.name.split("/")
     ours, yours = (tables.summarise(found, metrics.mean_accuracy) for found in shown(runs))
     name = f"{tables.METHODS[method]}, the shown model (ours: seed {runs.seeds[0]})"

@@ -1,8 +1,9 @@
 """The numbers the paper prints, as typed look-ups, and how ours compare with them.
 
-They are read from hypermask/printed/*.csv. Accuracies, p and backward transfer are in percent. The paper's +-
-is the population standard deviation over its runs; in tables 10 and 11 it is the spread over the 40 tasks of
-one run. Of which kind that of a quoted value is the paper does not say.
+They are read from hypermask/printed/*.csv. Accuracies, p and backward transfer are in percent. The paper's ± is taken
+to be the population standard deviation over its runs, as it is for Tiny ImageNet, where figure 11 prints each; in
+tables 10 and 11 it is the spread over the 40 tasks of one run. Of which kind that of a quoted value is the paper does
+not say.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NO_SPREAD = "no spread"
 NOT_RUN = "not run"
 COMPARISONS = (WITHIN_SPREAD, DIFFERS, ONE_WITHIN, ONE_OUTSIDE, NO_SPREAD, NOT_RUN)
 
-# How far a printed value may lie from the one it was rounded from.
+# Half a unit of the second decimal, with which the paper prints most values.
 ROUNDING = 0.005
 
 # How the paper names the methods of our experiments.
@@ -39,12 +40,16 @@ _FOLDER = Path(__file__).resolve().parent / "printed"
 
 @dataclass(frozen=True)
 class Printed:
-    """One printed value: mean, standard deviation (None if not printed), whose, and where."""
+    """One printed value: mean, standard deviation (None if not printed), whose, and where.
+
+    rounding: how far it may lie from the number that it was rounded from.
+    """
 
     mean: float
     sd: float | None
     source: str
     place: str
+    rounding: float = ROUNDING
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,7 @@ class UnknownTaskRow:
     mean: float
     sd: float | None
     source: str
+    rounding: float
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,7 @@ class BackwardTransferRow:
     mean: float
     sd: float | None
     runs: str
+    rounding: float
 
 
 @dataclass(frozen=True)
@@ -146,6 +153,7 @@ class Statement:
     statement: str
     value: float
     sd: float | None
+    rounding: float
 
 
 @cache
@@ -179,6 +187,7 @@ def unknown_task_rows() -> tuple[UnknownTaskRow, ...]:
             mean=float(row["mean"]),
             sd=_optional(row["std"]),
             source=row["source"],
+            rounding=_rounding(row["mean"]),
         )
         for row in _rows("table2_unknown_task_identity")
     )
@@ -189,7 +198,13 @@ def table4() -> tuple[BackwardTransferRow, ...]:
     """Table 4, backward transfer."""
     return tuple(
         BackwardTransferRow(
-            row["method"], row["benchmark"], float(row["bwt_percent"]), _optional(row["std"]), row["runs"]
+            method=row["method"],
+            benchmark=row["benchmark"],
+            mean=float(row["bwt_percent"]),
+            sd=_optional(row["std"]),
+            runs=row["runs"],
+            # A zero by construction is not rounded.
+            rounding=_rounding(row["bwt_percent"]) if row["runs"].isdigit() else 0.0,
         )
         for row in _rows("table4_backward_transfer")
     )
@@ -279,7 +294,7 @@ def training_time() -> tuple[TimeRow, ...]:
 def statements() -> tuple[Statement, ...]:
     """Numbers of the text and the captions."""
     return tuple(
-        Statement(row["place"], row["statement"], float(row["value"]), _optional(row["std"]))
+        Statement(row["place"], row["statement"], float(row["value"]), _optional(row["std"]), _rounding(row["value"]))
         for row in _rows("text_and_captions")
     )
 
@@ -322,14 +337,14 @@ def printed_bwt(method: str, benchmark: str) -> Printed:
         )
     # The appendix names five training runs for HNET and HyperMask alike; WSN's zero holds by construction.
     source = QUOTED if name == "WSN" else RUN_BY_AUTHORS
-    return Printed(rows[0].mean, rows[0].sd, source, "table 4")
+    return Printed(rows[0].mean, rows[0].sd, source, "table 4", rows[0].rounding)
 
 
 def compare(printed: Printed, ours: Summary | None) -> str:
     """One of `COMPARISONS`: `within spread` or `differs`; `not run` when there is no run of ours.
 
     Within spread: the two means lie no further apart than twice the larger of the printed standard deviation
-    and our sample standard deviation. The tolerance is never below 0.005, the rounding of the printed values.
+    and our sample standard deviation. The tolerance is never below the rounding of the printed value.
     One run of ours has no spread: it is measured by the printed one alone, with words of its own (`one run, within
     spread` or `outside`), and by nothing where none is printed either (`no spread`).
     """
@@ -338,7 +353,7 @@ def compare(printed: Printed, ours: Summary | None) -> str:
     one = ours.n == 1
     if one and printed.sd is None:
         return NO_SPREAD
-    tolerance = max(2 * (printed.sd or 0.0), 2 * (ours.sd or 0.0), ROUNDING)
+    tolerance = max(2 * (printed.sd or 0.0), 2 * (ours.sd or 0.0), printed.rounding)
     if abs(ours.mean - printed.mean) <= tolerance:
         return ONE_WITHIN if one else WITHIN_SPREAD
     return ONE_OUTSIDE if one else DIFFERS
@@ -349,12 +364,17 @@ def outside_interval(printed: Printed, ours: Summary) -> bool:
 
     False of a single run, which has no interval.
     """
-    return ours.t95 is not None and abs(ours.mean - printed.mean) > ours.t95 + ROUNDING
+    return ours.t95 is not None and abs(ours.mean - printed.mean) > ours.t95 + printed.rounding
 
 
 def _rows(stem: str) -> list[dict[str, str]]:
     with open(_FOLDER / f"{stem}.csv", newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
+
+
+def _rounding(text: str) -> float:
+    """Half a unit of the last decimal of a number as it is printed."""
+    return 0.5 / 10 ** len(text.partition(".")[2])
 
 
 def _known_task_place(tables: str) -> str:

@@ -227,7 +227,7 @@ def accuracy_matrices(panels: Sequence[Panel], title: str) -> Figure:
 def mean_accuracy(panels: Sequence[Panel], title: str) -> Figure:
     """Mean accuracy per task with 95 % t intervals: just after training the task, and after all tasks.
 
-    The paper's printed mean after all tasks is a dashed line with its spread as a band. A single run has no
+    The paper's printed mean after all tasks is a dotted line with its spread as a band. A single run has no
     interval, and the panel says so. Own runs are hollow diamonds (after all tasks).
     """
     with style():

@@ -312,7 +312,7 @@ def backward_transfer(runs: Mapping[str, Runs]) -> Table:
         printed = [row for row in paper.table4() if row.benchmark == benchmark]
         for line in printed:
             source = paper.RUN_BY_AUTHORS if line.runs.isdigit() else line.runs
-            value = paper.Printed(line.mean, line.sd, source, "table 4")
+            value = paper.Printed(line.mean, line.sd, source, "table 4", line.rounding)
             ours = runs.get(f"{benchmark}/{_KEYS[line.method.split(',')[0]]}")
             row = Comparison(line.method, benchmark, value.source, value, compared=ours is not None)
             if ours is not None:
@@ -336,18 +336,18 @@ def first_task(runs: Runs) -> list[Comparison]:
     """What the caption of figure 3 prints of HyperMask-T's first task: its accuracy just after training it and
     after all tasks.
     """
-    just_after, after_all = (row.value for row in paper.statements() if row.place == "figure 3")
+    just_after, after_all = (row for row in paper.statements() if row.place == "figure 3")
     benchmark, method = runs.name.split("/")
     return [
         Comparison(
             f"{METHODS[method]}, task 1 {when}",
             benchmark,
             paper.RUN_BY_AUTHORS,
-            paper.Printed(value, None, paper.RUN_BY_AUTHORS, "caption of figure 3"),
+            paper.Printed(printed.value, None, paper.RUN_BY_AUTHORS, "caption of figure 3", printed.rounding),
             summarise(runs.records, lambda accuracy, row=row: float(accuracy[row, 0])),
             summarise(runs.own, lambda accuracy, row=row: float(accuracy[row, 0])),
         )
-        for when, value, row in (("just after", just_after, 0), ("after all tasks", after_all, -1))
+        for when, printed, row in (("just after", just_after, 0), ("after all tasks", after_all, -1))
     ]
 
 
@@ -391,7 +391,7 @@ def weight_distance(runs: Runs, layer: int) -> Table:
             {"after_task_i": i + 1, "after_task_j": j + 1, **_numbers(row, bool(yours))}
             for (i, j), row in zip(pairs, rows, strict=True)
         ]
-    ).drop(columns=["method", "network", "paper_population_sd"])
+    ).drop(columns=["method", "network", "paper_sd"])
     series = [("paper", {pair: float(printed[pair]) for pair in pairs})]
     series.append(("ours", {pair: summary.mean for pair, summary in ours.items()}))
     if yours:
@@ -621,7 +621,7 @@ def _numbers(row: Comparison, shows_own: bool) -> dict[str, Any]:
         "network": row.network,
         "source": "" if row.source == BLANK else row.source,
         "paper_mean": number(row.printed and row.printed.mean),
-        "paper_population_sd": number(row.printed and row.printed.sd),
+        "paper_sd": number(row.printed and row.printed.sd),
         "ours_mean": number(ours and ours.mean),
         "ours_sample_sd": number(ours and ours.sd),
         "ours_population_sd": number(ours and ours.population_sd),

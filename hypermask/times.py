@@ -133,7 +133,7 @@ def describe(bench: Mapping[str, Any]) -> str:
         _columns([head, *rows]),
     ]
     if elsewhere:
-        lines.append(f"released loop, the authors' own, measured elsewhere: {elsewhere}")
+        lines.append(f"released loop, the authors' own, measured elsewhere and without a record here: {elsewhere}")
     lines += [
         "speedup: reference over fused; the reference is our own plain loop, not the released one, whose time stands "
         "beside it where it was measured on such a device",
@@ -196,7 +196,7 @@ def _numbers(row: Timing) -> dict[str, Any]:
     return {
         "benchmark": row.printed.benchmark,
         "paper_mean_seconds": row.printed.mean,
-        "paper_population_sd_seconds": row.printed.sd,
+        "paper_sd_seconds": row.printed.sd,
         "whose": row.whose,
         "device": row.device,
         "engine": row.engine,

@@ -247,7 +247,7 @@ def _rows(runs: Mapping[str, Runs]) -> list[Row]:
 
 
 def _row(line: paper.UnknownTaskRow, runs: Mapping[str, Runs]) -> Row:
-    value = paper.Printed(line.mean, line.sd, line.source, "table 2")
+    value = paper.Printed(line.mean, line.sd, line.source, "table 2", line.rounding)
     row = Row(line.method, line.target, line.benchmark, line.aggregate, line.metric, value)
     for (benchmark, method, procedure), name in _OURS.items():
         if (benchmark, name, _TARGETS.get(method, "")) == (line.benchmark, line.method, line.target):
@@ -267,7 +267,7 @@ def _numbers(row: Row, shows_own: bool) -> dict[str, Any]:
         "metric": row.metric,
         "source": row.printed.source if row.printed else "",
         "paper_mean": number(row.printed and row.printed.mean),
-        "paper_population_sd": number(row.printed and row.printed.sd),
+        "paper_sd": number(row.printed and row.printed.sd),
     }
     for name, summary in row.cells().items():
         key = name.lower().replace(" ", "_")

@@ -50,7 +50,7 @@ def test_printed_accuracy_refuses_what_is_not_one_number():
 
 def test_printed_backward_transfer():
     assert paper.printed_bwt("hypermask-t", "permuted_mnist_100").mean == -1.791
-    assert paper.printed_bwt("wsn", "tiny_imagenet") == paper.Printed(0.0, None, "quoted", "table 4")
+    assert paper.printed_bwt("wsn", "tiny_imagenet") == paper.Printed(0.0, None, "quoted", "table 4", rounding=0.0)
     assert paper.printed_bwt("hnet", "split_mnist").source == "run by the authors"
     with pytest.raises(HyperMaskError, match="no backward transfer of hypermask-f on split_mnist"):
         paper.printed_bwt("hypermask-f", "split_mnist")
@@ -93,6 +93,17 @@ def test_comparison_words():
     without_spread = paper.Printed(75.0, None, "quoted", "nowhere")
     assert paper.compare(without_spread, summary([75.004, 75.004])) == "within spread"
     assert paper.compare(without_spread, summary([75.01, 75.01])) == "differs"
+
+
+def test_a_printed_value_is_as_exact_as_it_is_printed():
+    one_decimal = next(row for row in paper.unknown_task_rows() if row.method == "FeCAM" and row.mean == 48.1)
+    printed = paper.Printed(one_decimal.mean, None, "quoted", "table 2", one_decimal.rounding)
+    assert paper.compare(printed, summary([48.14, 48.14])) == "within spread"
+    assert paper.compare(printed, summary([48.16, 48.16])) == "differs"
+    zero = paper.printed_bwt("wsn", "permuted_mnist_10")
+    assert paper.compare(zero, summary([0.0, 0.0])) == "within spread", "by construction"
+    assert paper.compare(zero, summary([0.004, 0.004])) == "differs"
+    assert [row.rounding for row in paper.statements() if row.place == "figure 3"] == [0.05, 0.05]
 
 
 def test_one_run_has_words_of_its_own():

@@ -33,7 +33,7 @@ def test_known_task_identity_sets_ours_beside_the_printed_value(root):
     summary = metrics.summary(
         [metrics.mean_accuracy(record.accuracy) for record in runs["split_mnist/hypermask-t"].records]
     )
-    assert (ours.paper_mean, ours.paper_population_sd) == (99.64, 0.07)
+    assert (ours.paper_mean, ours.paper_sd) == (99.64, 0.07)
     assert ours.ours_mean == pytest.approx(summary.mean)
     assert ours.ours_sample_sd == pytest.approx(summary.sd)
     assert ours.ours_t95 == pytest.approx(summary.t95)

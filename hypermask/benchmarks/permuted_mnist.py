@@ -1,7 +1,8 @@
 """Permuted MNIST: the same ten digits in every task, their pixels shuffled by each task's own permutation.
 
-Paper, appendix "Architecture details": images padded with zeros to 32 x 32. The first task is permuted too,
-pixel values lie in [0, 1] without normalisation, the first 5000 training images are for validation.
+Images padded with zeros to 32 x 32, no augmentation, 5000 images for validation: appendix "Architecture details". Where
+the paper is silent: the first task is permuted too, pixel values lie in [0, 1] without normalisation, and the images
+for validation are the first of the training set.
 """
 
 from __future__ import annotations

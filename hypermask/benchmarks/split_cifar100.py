@@ -1,9 +1,10 @@
 """Split CIFAR-100: ten tasks of ten classes in their order, or five tasks of twenty in FeCAM's.
 
 Paper, appendix "Architecture details", CIFAR-100. Known task identity: augmented as hypnettorch does (mirrored, cropped
-after padding by 4) and normalised with ImageNet's channel statistics. Unknown task identity: the class order and the
-augmentation of FeCAM (cropped, mirrored, brightness, AutoAugment), normalised with CIFAR-100's. In both the first 50
-training images of each class are for validation.
+after padding by 4). Unknown task identity: the class order and the augmentation of FeCAM (cropped, mirrored,
+brightness, AutoAugment). 50 training images of each class are for validation. Where the paper is silent: images are
+normalised with ImageNet's channel statistics in the first setting and with CIFAR-100's in the second, and the images
+for validation are the first of each class.
 """
 
 from __future__ import annotations
