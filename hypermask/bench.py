@@ -27,7 +27,7 @@ import torch
 from hypermask import benchmarks, experiments, files, methods
 from hypermask import engine as engines
 from hypermask.config import Config
-from hypermask.device import environment, resolve
+from hypermask.device import environment, make_current, resolve
 from hypermask.engine import Batches, graph
 from hypermask.errors import HyperMaskError
 from hypermask.model import HyperMask
@@ -117,6 +117,7 @@ def measure(
     """
     if iterations < 1:
         raise HyperMaskError(f"the number of iterations is {iterations}; expected at least 1.")
+    make_current(device)
     began, others_before = time.perf_counter(), _cpu_seconds_of_others()
     measured = [_measure_task(config, task, device, iterations) for task in dict.fromkeys(tasks)]
     others = None if others_before is None else _cpu_seconds_of_others() - others_before

@@ -7,12 +7,15 @@ import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hypermask.errors import HyperMaskError
 from hypermask.files import canonical_json, locked, sha256, write_atomic
+
+if TYPE_CHECKING:
+    from hypermask.benchmarks.base import Benchmark
 
 # A checkpoint that turns out damaged leaves the one before it.
 KEPT_STATES = 2
@@ -43,6 +46,32 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118 (no mapping)
     except (SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"{path.name} is no readable weights file ({error})") from None
+
+
+class KeptWeights:
+    """The weights of a run after each of its tasks, beside the record to be, for `HyperMask.load`.
+
+    wanted: whether they are kept at all; if not, those of an earlier run of the record go when this run's is written.
+    """
+
+    def __init__(self, record: Path, benchmark: Benchmark, wanted: bool) -> None:
+        self._record, self._wanted = record, wanted
+        self._network = {"input_shape": list(benchmark.input_shape), "classes": benchmark.classes_per_task}
+
+    def save(self, task: int, weights: dict[str, torch.Tensor], accuracy: list[float]) -> None:
+        """Write the weights after `task` (0-based), whose row of the accuracy matrix tells whose they are."""
+        if self._wanted:
+            save_tensors(weights_path(self._record, task), weights, self._network | {"accuracy": accuracy})
+
+    def there(self, tasks: int) -> bool:
+        """Whether all that are wanted of the first tasks are there."""
+        return not self._wanted or all(weights_path(self._record, task).exists() for task in range(tasks))
+
+    def close(self) -> None:
+        """The record is written: weights that are not its own are deleted."""
+        if not self._wanted:
+            for path in self._record.parent.glob(f"{self._record.stem}-task*.safetensors"):
+                path.unlink()
 
 
 @dataclass(frozen=True)
@@ -92,7 +121,7 @@ class Checkpoints:
     def latest(self) -> State | None:
         """The newest whole state of this run; None if there is none, with a warning where others are left aside."""
         found = sorted(self._folder.glob("state*.safetensors"), key=lambda path: int(path.stem[5:]), reverse=True)
-        reason = "it was made by other code, settings or library versions"
+        reason = "it was made by other code, settings, library versions, another device or number of threads"
         for path in found:
             try:
                 weights, facts = load_tensors(path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from hypermask import __version__
 from hypermask.errors import HyperMaskError
 
 CPUINFO = Path("/proc/cpuinfo")
+# The folder of the code that runs, in a checkout.
+PACKAGE = Path(__file__).resolve().parent.name
 # The numbers that tell processors apart, of x86 and of ARM, and their words in a name.
 NUMBERS = (
     {"cpu family": "family", "model": "model"},
@@ -34,7 +38,29 @@ def resolve(name: str = "auto") -> torch.device:
         raise HyperMaskError(
             f"device {name!r} is not here: this machine has {torch.cuda.device_count()} CUDA devices; use auto or cpu."
         )
-    return device
+    # With its number, as tensors name it; PyTorch's calls do not all take a device without one.
+    return torch.device("cuda", torch.cuda.current_device()) if device == torch.device("cuda") else device
+
+
+def make_current(device: torch.device) -> None:
+    """Make a CUDA device the one that this thread's kernels run on; nothing to do for a CPU."""
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
+
+
+@contextmanager
+def memory_told(words: str) -> Iterator[None]:
+    """Memory that runs out inside is one sentence, a HyperMaskError.  words: what runs."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        # On a CPU PyTorch has no class for it.
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+            raise
+        raise HyperMaskError(
+            f"{words} needs more memory than there is here ({str(error).strip().splitlines()[0][:200]}); free some, or "
+            "take another device (`hypermask status` tells what experiments need)."
+        ) from None
 
 
 def environment(device: torch.device) -> dict[str, Any]:
@@ -80,17 +106,21 @@ def _name_on_macos() -> str:
 
 
 def _git_state() -> tuple[str | None, bool | None]:
-    """Revision of the checkout this package lies in, and whether it had changes; (None, None) outside one."""
+    """Revision of the checkout this package lies in, and whether the package had changes; (None, None) outside one.
+
+    Records, benches and archives that runs leave in a checkout are no changes of what runs.
+    """
     checkout = Path(__file__).resolve().parent.parent
     if not (checkout / ".git").exists():
         return None, None
     try:
-        revision = subprocess.run(
-            ["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-        changes = subprocess.run(
-            ["git", "-C", str(checkout), "status", "--porcelain"], capture_output=True, text=True, check=True
-        ).stdout
+        revision, changes = _git(checkout, "rev-parse", "HEAD"), _git(checkout, "status", "--porcelain", "--", PACKAGE)
     except (OSError, subprocess.CalledProcessError):
         return None, None
-    return revision, bool(changes.strip())
+    return revision, bool(changes)
+
+
+def _git(checkout: Path, *command: str) -> str:
+    # A checkout that belongs to another user is as good: its code runs here already.
+    asked = ["git", "-c", f"safe.directory={checkout}", "-C", str(checkout), *command]
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()

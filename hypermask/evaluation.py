@@ -42,7 +42,7 @@ def sample_logits(method: Method, benchmark: Benchmark, seed: int, per_task: int
 
     Returns `masked` [T, n, k] and, if the method has a network without masks, `unmasked` [T, n, k], float32, and
     `labels` [T, n], absolute classes (task * k + class where tasks share their classes); n = min(per_task, smallest
-    test set).
+    test set). {} where the tasks' networks differ in k.
     """
     tasks = [benchmark.task(index) for index in range(benchmark.tasks)]
     count = min(per_task, *(len(task.test.labels) for task in tasks))
@@ -59,6 +59,8 @@ def sample_logits(method: Method, benchmark: Benchmark, seed: int, per_task: int
         absolute = np.asarray(task.classes)
         labels.append(absolute[task.test.labels[chosen].cpu().numpy()])
     method.train()
+    if len({logits.shape[1] for logits in masked}) > 1:
+        return {}
     arrays = {"masked": np.stack(masked), "labels": np.stack(labels).astype(np.int64)}
     if unmasked:
         arrays["unmasked"] = np.stack(unmasked)

@@ -27,19 +27,19 @@ RIDGE = 1e-8
 class Prototypes:
     """Some classes as Gaussians of their features, float64.
 
-    means: [C, d], each of length 1.  factors: [C, d, d], lower Cholesky factors of the normalised covariances.
+    means: [C, d], each of length 1.  whitening: [C, d, d], inverses of the normalised covariances' lower Cholesky
+    factors: one product with them is many times faster on a GPU than solving with the factors for every batch.
     """
 
     means: torch.Tensor
-    factors: torch.Tensor
+    whitening: torch.Tensor
 
     def distances(self, features: torch.Tensor) -> torch.Tensor:
         """Squared Mahalanobis distance d_M of features [B, d] to every class: [B, C]."""
         unit = normalise(features)
         distances = unit.new_empty(len(unit), len(self.means))
-        for label, (mean, factor) in enumerate(zip(self.means, self.factors, strict=True)):
-            whitened = torch.linalg.solve_triangular(factor, (unit - mean).T, upper=False)
-            distances[:, label] = whitened.square_().sum(dim=0)
+        for label, (mean, whitening) in enumerate(zip(self.means, self.whitening, strict=True)):
+            distances[:, label] = ((unit - mean) @ whitening.T).square_().sum(dim=1)
         return distances
 
 
@@ -53,7 +53,8 @@ def prototypes(features: torch.Tensor, labels: torch.Tensor, classes: int) -> Pr
         raise HyperMaskError("the training features are not all finite; expected numbers, so train the network again.")
     size = features.shape[1]
     means = features.new_empty(classes, size, dtype=torch.float64)
-    factors = features.new_empty(classes, size, size, dtype=torch.float64)
+    whitening = features.new_empty(classes, size, size, dtype=torch.float64)
+    identity = torch.eye(size, dtype=torch.float64, device=features.device)
     for label in range(classes):
         own = features[labels == label].double()
         if not len(own):
@@ -61,8 +62,9 @@ def prototypes(features: torch.Tensor, labels: torch.Tensor, classes: int) -> Pr
                 f"class {label + 1} of {classes} has no training image; FeCAM needs at least one of every class."
             )
         means[label] = own.mean(dim=0)
-        factors[label] = factorise(correlation(shrink(shrink(covariance(own)))))
-    return Prototypes(normalise(means), factors)
+        factor = factorise(correlation(shrink(shrink(covariance(own)))))
+        whitening[label] = torch.linalg.solve_triangular(factor, identity, upper=False)
+    return Prototypes(normalise(means), whitening)
 
 
 def normalise(vectors: torch.Tensor) -> torch.Tensor:

@@ -283,12 +283,12 @@ def _mixed(benchmark: Benchmark, order: torch.Tensor) -> Iterator[torch.Tensor]:
     ends = ends.to(order.device)
     for chosen in order.split(BATCH):
         owners = torch.bucketize(chosen, ends, right=True)
-        inputs = torch.empty(len(chosen), *benchmark.input_shape, device=benchmark.device)
+        places, parts = [], []
         for index in owners.unique().tolist():
             test = benchmark.task(index).test
-            rows = owners == index
-            inputs[rows] = benchmark.prepare(test.images[chosen[rows] - (ends[index] - len(test))], index)
-        yield inputs
+            places.append((owners == index).nonzero().squeeze(1))
+            parts.append(benchmark.prepare(test.images[chosen[places[-1]] - (ends[index] - len(test))], index))
+        yield torch.cat(parts)[torch.cat(places).argsort()]
 
 
 def _head_sizes(benchmark: Benchmark) -> list[int]:

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.conv import _ConvNd
 
 from hypermask import objective, targets
 from hypermask.batch_statistics import TaskStatistics
@@ -22,6 +23,12 @@ from hypermask.errors import HyperMaskError
 from hypermask.mask import scheduled_sparsity, sparsify_all
 from hypermask.methods.base import Method, Network, last_linear_input
 from hypermask.seeds import global_generator
+
+LAST = "last"
+# What the configuration of a network of one's own does not tell, with values that the settings take instead.
+_NOT_KNOWN = {"target_hidden": (), "target_activation": "relu"}
+# Entries of a record's configuration that are no arguments of `HyperMask`.
+_NOT_ARGUMENTS = ("name", "network", "target", "target_hidden", "target_activation", "target_stem")
 
 
 @dataclass(frozen=True)
@@ -39,17 +46,20 @@ class HyperMask(Method):
 
     The hypernetwork H (hypnettorch's HMLP, ELU) maps the embedding e_t of task t to P values, one for each weight and
     bias of the target network f except those of batch-norm layers. The mask is sigma_p(|tanh(H(e_t))|), tensor by
-    tensor; the network of task t is f(x; theta * mask_t). The output bias - the last parameter, if it is a vector - has
-    a value in the hypernetwork's output but is neither sparsified nor multiplied. Batch-norm layers use the statistics
+    tensor; the network of task t is f(x; theta * mask_t). The output bias has a value in the
+    hypernetwork's output but is neither sparsified nor multiplied. Batch-norm layers use the statistics
     of the current batch, at evaluation too, unless batch_stats is `task`: then a learned task's network predicts with
     those of all its training images. Their scale and shift are shared by all tasks.
 
-    target: any `nn.Module` with floating-point parameters; tied parameters get one mask, buffers stay as they are.
-    tasks: number of tasks T, one embedding each.  The other arguments are those of `HyperMaskConfig`; p is in percent.
-    seed: initialises the hypernetwork and the embeddings.
+    target: any `nn.Module` with floating-point parameters; tied parameters get one mask, buffers stay as they are, and
+    so do parameters that require no gradient. Its own weights train, so give each model a network of its own.
+    tasks: number of tasks T, one embedding each.  output_bias: the name of the parameter that stays unmasked; None for
+    none; `last`, the bias of the linear layer or convolution that comes last.  The other arguments are those of
+    `HyperMaskConfig`; p is in percent.  seed: initialises the hypernetwork and the embeddings.
     """
 
     sources: ClassVar[tuple[str, ...]] = ("batch_statistics.py", "mask.py", "model.py", "objective.py", "targets.py")
+    capturable = True
 
     def __init__(
         self,
@@ -66,33 +76,47 @@ class HyperMask(Method):
         output_regularizer: str = "paper",
         batch_stats: str = "batch",
         norm_parameters: str = "with-target",
+        output_bias: str | None = LAST,
         seed: int = 1,
     ) -> None:
         super().__init__()
-        if tasks < 1:
-            raise HyperMaskError(f"tasks is {tasks}; expected at least 1.")
-        self.settings = HyperMaskConfig(
-            target=type(target).__name__,
-            target_hidden=(),
-            target_activation="relu",
-            trainable_target=trainable_target,
-            embedding_size=embedding_size,
-            hypernetwork_hidden=tuple(hypernetwork_hidden),
-            beta=float(beta),
-            lam=float(lam),
-            p=float(p),
-            l1=l1,
-            output_regularizer=output_regularizer,
-            batch_stats=batch_stats,
-            norm_parameters=norm_parameters,
+        if not isinstance(tasks, int) or tasks < 1:
+            raise HyperMaskError(f"tasks is {tasks!r}; expected a whole number, at least 1.")
+        self.settings = section_from_dict(
+            HyperMaskConfig,
+            {
+                "target": type(target).__name__,
+                **_NOT_KNOWN,
+                "trainable_target": trainable_target,
+                "embedding_size": embedding_size,
+                "hypernetwork_hidden": hypernetwork_hidden,
+                "beta": beta,
+                "lam": lam,
+                "p": p,
+                "l1": l1,
+                "output_regularizer": output_regularizer,
+                "batch_stats": batch_stats,
+                "norm_parameters": norm_parameters,
+            },
         )
+        # Whether the settings tell the whole target, as those of a named configuration do.
+        self._named = False
         self.tasks = tasks
         self.target = target
-        self.masked, self.output_bias = _layout(target)
+        if type(target).__module__ != targets.__name__:
+            # What it does in its forward is not known: a CUDA graph would freeze draws and decisions of Python.
+            self.capturable = False
+        self.masked = _layout(target)
+        self.output_bias = _output_bias(target, self.masked, output_bias)
         _use_batch_statistics(target)
         self.task_statistics = TaskStatistics(target, tasks) if batch_stats == "task" else None
-        for parameter in target.parameters():
-            parameter.requires_grad_(trainable_target)
+        if not trainable_target:
+            target.requires_grad_(False)
+        elif not any(parameter.requires_grad for parameter in target.parameters()):
+            raise HyperMaskError(
+                f"no parameter of {type(target).__name__} requires a gradient, so it cannot train; make a new one, or "
+                "say trainable_target=False."
+            )
         if norm_parameters == "always":
             for parameter in _norm_parameters(target):
                 parameter.requires_grad_()
@@ -124,7 +148,7 @@ class HyperMask(Method):
             norm_parameters=config.norm_parameters,
             seed=seed,
         )
-        model.settings = config
+        model.settings, model._named = config, True
         return model
 
     # -- the network of a task
@@ -200,15 +224,11 @@ class HyperMask(Method):
 
     @torch.no_grad()
     def begin_task(self, task: int) -> None:
-        """Keep what the regularisers compare with: the outputs of all previous tasks, and theta*."""
+        """Keep theta*, which L_target compares with; `loss` keeps the outputs of all previous tasks when it is first
+        called."""
         self._check_task(task)
-        if task == 0:
-            self._stored_outputs, self._stored_theta = None, []
-            return
-        # In the same pass as `loss`, the current task's included: equal shapes round equally, so the first distance is
-        # exactly zero. Rounding noise in its gradient would be blown up to full steps by Adam.
-        self._stored_outputs = self.outputs(range(task + 1))[:task].clone()
-        if self.settings.trainable_target:
+        self._stored_outputs, self._stored_theta = None, []
+        if task > 0 and self.settings.trainable_target:
             self._stored_theta = [theta.clone() for theta in self.masked_theta()]
 
     def loss(
@@ -219,6 +239,10 @@ class HyperMask(Method):
         outputs = self.outputs(range(task + 1))
         loss = self.task_loss(outputs[task], inputs, labels, task, iteration, iterations)
         if task > 0:
+            if self._stored_outputs is None:
+                # From this pass and not before: the fused engine never needs them, and equal shapes round equally, so
+                # that the first distance is exactly zero. Adam would blow noise in its gradient up to full steps.
+                self._stored_outputs = outputs[:task].detach().clone()
             weight = objective.output_weight(self.settings.beta, task, self.settings.output_regularizer)
             loss = loss + weight * objective.l_output(outputs[:task], self._stored_outputs)
         return loss
@@ -274,7 +298,12 @@ class HyperMask(Method):
         return {name: torch.cat(parts) for name, parts in layers.items()}
 
     def describe(self) -> dict[str, Any]:
-        return section_to_dict(self.settings)
+        values = section_to_dict(self.settings)
+        if self._named:
+            return values
+        return {key: value for key, value in values.items() if key not in _NOT_KNOWN} | {
+            "output_bias": self.output_bias
+        }
 
     @classmethod
     def load(cls, run: str | Path, task: int, target: nn.Module | None = None) -> HyperMask:
@@ -297,7 +326,15 @@ class HyperMask(Method):
             ) from None
         except ValueError as error:
             raise HyperMaskError(f"{error}; run the experiment again.") from None
+        # Weights kept by earlier versions do not tell.
+        if facts.get("accuracy") not in (None, record.payload["accuracy"][task][: task + 1]):
+            raise HyperMaskError(f"{path.name} is of another run than the record beside it; run the experiment again.")
         values = dict(record.config["method"])
+        if target is None and "network" in values:
+            raise HyperMaskError(
+                f"{record.experiment} was trained on a network of its own ({values['target']}); pass a fresh copy of "
+                "it as `target`."
+            )
         if target is None:
             model = cls.from_config(
                 section_from_dict(HyperMaskConfig, values),
@@ -307,8 +344,7 @@ class HyperMask(Method):
                 seed=record.seed,
             )
         else:
-            own = ("name", "target", "target_hidden", "target_activation", "target_stem")
-            settings = {key: value for key, value in values.items() if key not in own}
+            settings = {key: value for key, value in values.items() if key not in _NOT_ARGUMENTS}
             model = cls(target, tasks=record.tasks, seed=record.seed, **settings)
         try:
             model.set_weights(weights)
@@ -324,8 +360,8 @@ class HyperMask(Method):
             raise HyperMaskError(f"task {task} does not exist; this model has tasks 0 to {self.tasks - 1}.")
 
 
-def _layout(target: nn.Module) -> tuple[tuple[MaskedTensor, ...], str | None]:
-    """Which parameters have a value in the hypernetwork's output, where, and the name of the unmasked output bias."""
+def _layout(target: nn.Module) -> tuple[MaskedTensor, ...]:
+    """Which parameters have a value in the hypernetwork's output, and where."""
     excluded = {id(parameter) for parameter in _norm_parameters(target)}
     kind = type(target).__name__
     masked, start = [], 0
@@ -346,8 +382,27 @@ def _layout(target: nn.Module) -> tuple[tuple[MaskedTensor, ...], str | None]:
         raise HyperMaskError(
             f"{kind} has no parameters outside batch-norm layers; pass a network with weights to mask."
         )
+    return tuple(masked)
+
+
+def _output_bias(target: nn.Module, masked: Sequence[MaskedTensor], chosen: str | None) -> str | None:
+    """The name of the parameter that stays unmasked, None if there is none."""
     last = masked[-1]
-    return tuple(masked), last.name if len(last.shape) == 1 and len(masked) > 1 else None
+    if chosen is None or (chosen == LAST and (len(last.shape) != 1 or len(masked) == 1)):
+        return None
+    names = {tensor.name for tensor in masked}
+    name = last.name if chosen == LAST else chosen
+    module, _, parameter = name.rpartition(".")
+    known = name in names and (
+        chosen != LAST or (parameter == "bias" and isinstance(target.get_submodule(module), nn.Linear | _ConvNd))
+    )
+    if not known:
+        biases = [name for name in sorted(names) if name.endswith("bias")]
+        raise HyperMaskError(
+            f"{name} of {type(target).__name__} is no output bias; name the output layer's with output_bias "
+            f"({', '.join(biases) or 'there is none'}), or say output_bias=None."
+        )
+    return name
 
 
 def _norm_parameters(target: nn.Module) -> list[nn.Parameter]:

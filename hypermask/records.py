@@ -193,7 +193,7 @@ def prepare(root: Path, experiment: str, config_hash: str, seed: int, overwrite:
     except OSError as error:
         raise RecordError(
             f"the record would lie in {_shown(path.parent)}, which cannot be written ({error.strerror}); make room or "
-            "name another folder (HYPERMASK_ROOT)."
+            "name another folder (HYPERMASK_ROOT, with a copy of records/ where ours are to be shown)."
         ) from None
     return path
 

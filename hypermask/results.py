@@ -117,6 +117,12 @@ def gather(
     if profile not in PROFILES:
         raise HyperMaskError(f"unknown profile {profile!r}; expected {', '.join(PROFILES)}.")
     wanted = items.get(item)
+    if not isinstance(changes, str):
+        raise HyperMaskError(f'changes is {changes!r}; expected text such as "p=70 beta=0.01".')
+    if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not all(isinstance(seed, int) for seed in seeds):
+        raise HyperMaskError(f"seeds is {seeds!r}; expected a list of whole numbers such as [1, 2].")
+    if any(change.startswith("tasks=") for change in changes.split()):
+        raise HyperMaskError("a figure or table shows runs of equally many tasks; use `hypermask run --set tasks=...`.")
     if changes and not any(_changeable(need) for need in wanted.runs):
         raise HyperMaskError(
             f"{item} shows settings of its own alone, so {changes!r} has nothing to change; use `hypermask run --set`."

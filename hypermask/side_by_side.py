@@ -51,6 +51,10 @@ def run_seeds(
         for seed in seeds:
             yield run_experiment(experiment, seed, root=root, device=device, **options)
         return
+    if chosen.type == "cuda":
+        # Loaded at its first use, by which no two threads may be surprised.
+        torch.linalg.cholesky_ex(torch.eye(1, device=chosen))
+        torch.cuda.synchronize(chosen)
     stop = threading.Event()
 
     def alone(seed: int, row: int) -> Record:

@@ -73,6 +73,8 @@ def render(status: dict[str, list[dict[str, Any]]]) -> str:
         required = needs(experiments.get(name))
         memory = "unknown" if required.gpu_memory_mb is None else f"about {required.gpu_memory_mb:.0f} MB"
         lines.append(f"  {name}: GPU memory {memory}; time {required.basis}")
+    if not paths.records().is_dir():
+        lines += ["", f"There are no records at all: {paths.records()} is not there. Copy ours to it to see them."]
     return "\n".join(lines)
 
 

@@ -6,10 +6,12 @@ logging more often changes no number.
 
 from __future__ import annotations
 
+import gc
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,12 +19,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from hypermask import benchmarks, checkpoints, inference, methods, records
+from hypermask import benchmarks, inference, methods, preflight, records
 from hypermask import engine as engines
 from hypermask.benchmarks.base import Benchmark, Split, Task
-from hypermask.checkpoints import Checkpoints, State
-from hypermask.config import TrainingConfig, section_to_dict
-from hypermask.device import environment, resolve
+from hypermask.checkpoints import Checkpoints, KeptWeights, State
+from hypermask.config import TrainingConfig, section_from_dict, section_to_dict
+from hypermask.device import environment, make_current, memory_told, resolve
 from hypermask.engine import Batches
 from hypermask.errors import HyperMaskError
 from hypermask.evaluation import evaluate, sample_logits
@@ -74,8 +76,13 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name, least in (("seed", 0), ("evaluate_every", 1), ("logits_per_task", 1)):
-            if getattr(self, name) < least:
-                raise HyperMaskError(f"{name} is {getattr(self, name)}; expected {least} or more.")
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer):
+                raise HyperMaskError(f"{name} is {value!r}; expected a whole number.")
+            if value < least:
+                raise HyperMaskError(f"{name} is {value}; expected {least} or more.")
+            # Of numpy's whole numbers no record could be written.
+            object.__setattr__(self, name, int(value))
 
 
 def train(
@@ -87,6 +94,7 @@ def train(
     name: str | None = None,
     root: Path | str | None = None,
     overwrite: bool = False,
+    keep_weights: bool = False,
     **settings: Any,
 ) -> Record:
     """Train your own method or network on a benchmark and return the record of the run.
@@ -95,32 +103,42 @@ def train(
     augmentation and samples; the method and the benchmark were made from their own.  name: BENCHMARK/METHOD, `own` as
     the method by default.  root: write the record below this folder (`runs/`, say); without it nothing is written and
     the logits are not kept; a record that is there already is an error before the training begins, unless `overwrite`
-    says that it may be replaced.  settings: the other fields of `Settings`.
+    says that it may be replaced.  keep_weights: as in `run_experiment`, for `HyperMask.load`; needs a root.  settings:
+    the other fields of `Settings`.
 
-    A run whose weights stop being finite ends there with the status "diverged".
+    The record's configuration tells other networks and other data apart, so that their runs are never mixed; what a
+    network's own code does it cannot tell. A run whose weights stop being finite ends there with the status "diverged".
+    One that is stopped leaves nothing but weights that it was to keep: only named experiments go on from checkpoints.
     """
-    training = training or TrainingConfig(iterations=500)
+    preflight.check(method, benchmark)
+    training = section_from_dict(TrainingConfig, section_to_dict(training or TrainingConfig(iterations=500)))
+    chosen = Settings(seed=seed, **settings)
+    if keep_weights and root is None:
+        raise HyperMaskError("weights are kept beside a record, and there will be none; name its folder with root.")
     name = name or f"{benchmark.name}/own"
     config = {
-        "benchmark": {"name": benchmark.name, "tasks": benchmark.tasks},
-        "method": method.describe(),
+        "benchmark": {"name": benchmark.name, "tasks": benchmark.tasks, "data": _data_digest(benchmark)},
+        "method": method.describe() | {"network": _network_digest(method)},
         "training": section_to_dict(training),
     }
     identity = {
         "experiment": name,
-        "seed": seed,
+        "seed": chosen.seed,
         "config": config,
         "overrides": [],
         "config_hash": sha256(canonical_json(config)),
     }
+    weights = None
     if root is not None:
-        root = Path(root)
-        records.prepare(root, name, identity["config_hash"], seed, overwrite)
-    measured, arrays = _learn(method, benchmark, training, Settings(seed=seed, **settings), f"{name}, seed {seed}")
+        path = records.prepare(Path(root), name, identity["config_hash"], chosen.seed, overwrite)
+        weights = KeptWeights(path, benchmark, keep_weights)
+    measured, arrays = _learn(method, benchmark, training, chosen, f"{name}, seed {chosen.seed}", weights)
     payload = {"schema": records.SCHEMA, **identity, **measured}
-    if root is None:
+    if weights is None:
         return Record(records.seal({**payload, "logits": None}))
-    return records.read(records.write(payload, arrays or None, root, overwrite))
+    written = records.write(payload, arrays or None, Path(root), overwrite)
+    weights.close()
+    return records.read(written)
 
 
 def run_experiment(
@@ -141,18 +159,12 @@ def run_experiment(
     The run leaves a checkpoint after every task, and goes on from the last one if it was stopped.
     """
     chosen = Settings(seed=seed, **settings)
+    seed = chosen.seed
     config = experiment.config
     benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
     method = methods.build(config.method, benchmark, seed)
     path = records.prepare(root, experiment.name, config.hash, seed, overwrite)
-
-    def after_task(task: int) -> None:
-        if keep_weights:
-            facts = {"input_shape": list(benchmark.input_shape), "classes": benchmark.classes_per_task}
-            checkpoints.save_tensors(checkpoints.weights_path(path, task), method.weights(), facts)
-        if chosen.after_task is not None:
-            chosen.after_task(task)
-
+    weights = KeptWeights(path, benchmark, keep_weights)
     identity = {
         "experiment": experiment.name,
         "seed": seed,
@@ -160,17 +172,15 @@ def run_experiment(
         "overrides": list(experiment.overrides),
         "config_hash": config.hash,
     }
-    with Checkpoints(path, _resumable(identity, chosen, benchmark)) as saved:
-        measured, arrays = _learn(
-            method,
-            benchmark,
-            config.training,
-            replace(chosen, after_task=after_task),
-            f"{experiment.name}, seed {seed}",
-            saved,
-        )
+    with (
+        Checkpoints(path, _resumable(identity, chosen, benchmark)) as saved,
+        memory_told(f"a run of {experiment.name}"),
+    ):
+        title = f"{experiment.name}, seed {seed}"
+        measured, arrays = _learn(method, benchmark, config.training, chosen, title, weights, saved)
         payload = {"schema": records.SCHEMA, **identity, **measured}
         written = records.write(payload, arrays or None, root, overwrite=overwrite)
+        weights.close()
         saved.remove()
     return records.read(written)
 
@@ -181,24 +191,25 @@ def _learn(
     training: TrainingConfig,
     settings: Settings,
     title: str,
+    weights: KeptWeights | None = None,
     saved: Checkpoints | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """The whole of Algorithm 1; returns the measured part of a record and its arrays."""
-    if method.tasks != benchmark.tasks:
-        raise HyperMaskError(
-            f"the method has {method.tasks} tasks and {benchmark.name} has {benchmark.tasks}; make them equal."
-        )
     procedures = (*settings.infer, *method.procedures())
     inference.check(procedures, method, benchmark)
+    make_current(benchmark.device)
     if benchmark.device.type == "cuda":
-        torch.cuda.set_device(benchmark.device)
         # Two runs of a seed are to be equal, and cuDNN may choose convolutions that add up in any order.
         torch.backends.cudnn.deterministic = True
     method.to(benchmark.device)
     # The code that runs is the one there is now, whatever is edited or committed in the meantime.
     origin = {"method_digest": _digest(method), "environment": environment(benchmark.device)}
+    preflight.claim(method)
     history, layers = History(), []
     state = saved.latest() if saved else None
+    if state and weights and not weights.there(state.finished):
+        warnings.warn("the checkpoint is left aside: its tasks were trained without keeping weights.", stacklevel=2)
+        state = None
     if state:
         method.set_weights(state.weights)
         history, layers = History(**state.history), state.layers
@@ -219,13 +230,16 @@ def _learn(
             # Layers such as dropout draw from the global generator: it starts each task where the seed says.
             seed_layers(settings.seed, task)
             _learn_task(method, benchmark, training, task, settings, history, progress)
-            if not all(bool(tensor.isfinite().all()) for tensor in method.weights().values()):
+            # Buffers may be infinite for good reason, as those of causal masks are.
+            if not all(bool(parameter.isfinite().all()) for parameter in method.parameters()):
                 status = "diverged"
                 break
             _evaluate_learned(method, benchmark, task, history)
-            layers.append({name: weights.cpu().clone() for name, weights in method.shared_layers().items()})
+            layers.append({name: layer.cpu().clone() for name, layer in method.shared_layers().items()})
             row = history.accuracy[task]
             progress.finished_task(task, row[task], sum(row) / len(row), history.task_seconds[task])
+            if weights:
+                weights.save(task, method.weights(), row)
             if settings.after_task is not None:
                 settings.after_task(task)
             if saved:
@@ -268,20 +282,24 @@ def _learn_task(
     data = benchmark.task(task)
     curve: dict[str, list[float]] = {"iteration": [], "loss": [], "accuracy": []}
     if device.type == "cuda":
+        # What is left of the last task's steps in reference cycles would count as this one's.
+        gc.collect()
         torch.cuda.reset_peak_memory_stats(device)
     watch = Stopwatch(device)
     method.train()
     method.begin_task(task)
     if any(parameter.requires_grad for parameter in method.parameters()):
+        with watch.paused():
+            preflight.try_out(method, benchmark, task)
         steps = _iterate(method, benchmark, training, data, settings, progress, watch, curve)
         history.engine, history.kernel = steps.name, steps.kernel
     method.end_task(task)
     method.collect_statistics(task, lambda: benchmark.prepare(data.train.images, task), data.train.labels)
     history.task_seconds.append(round(watch.seconds(), 3))
     history.validation.append({**curve, "iteration": [i + 1 for i in curve["iteration"]]})
-    history.peak_memory_mb.append(
-        round(torch.cuda.max_memory_allocated(device) / 2**20, 1) if device.type == "cuda" else None
-    )
+    # Of runs that share a device nobody can tell whose memory it is.
+    alone = device.type == "cuda" and settings.seeds_at_once == 1
+    history.peak_memory_mb.append(round(torch.cuda.max_memory_allocated(device) / 2**20, 1) if alone else None)
 
 
 def _iterate(
@@ -399,6 +417,19 @@ def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmar
         "data": benchmark.checksums,
         **{key: facts[key] for key in ("torch", "device_name", "threads", "version")},
     }
+
+
+def _network_digest(method: Method) -> str:
+    """SHA-256 over the modules of a method and the shapes of its parameters."""
+    shapes = {name: list(parameter.shape) for name, parameter in method.named_parameters()}
+    return sha256(canonical_json([repr(method), shapes]))
+
+
+def _data_digest(benchmark: Benchmark) -> str:
+    """SHA-256 over a benchmark's own checksums, and the classes and sizes of its tasks."""
+    tasks = [benchmark.task(index) for index in range(benchmark.tasks)]
+    sizes = [[list(map(int, task.classes)), len(task.train), len(task.validation), len(task.test)] for task in tasks]
+    return sha256(canonical_json([benchmark.checksums, sizes]))
 
 
 def _iterations(training: TrainingConfig, images: int) -> int:

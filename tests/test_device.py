@@ -16,6 +16,43 @@ def test_auto_is_a_gpu_where_there_is_one():
     assert device.resolve() == device.resolve("auto")
 
 
+@pytest.mark.parametrize("name", ["auto", "cuda"])
+def test_a_gpu_has_its_number_as_tensors_name_it(name, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert device.resolve(name) == torch.device("cuda:1")
+    assert device.resolve("cuda:0") == torch.device("cuda:0")
+
+
+def test_a_device_is_made_the_current_one(monkeypatch):
+    made = []
+    monkeypatch.setattr(torch._C, "_cuda_setDevice", made.append, raising=False)
+    for name in ("cpu", "cuda", "cuda:1"):
+        # PyTorch refuses one without its number.
+        device.make_current(torch.device(name))
+    assert made == [1]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB."),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8"
+        ),
+        MemoryError("Unable to allocate 8 GiB"),
+    ],
+)
+def test_memory_that_runs_out_is_one_sentence(error):
+    with pytest.raises(HyperMaskError) as caught, device.memory_told("a run of a/b"):
+        raise error
+    assert str(caught.value).startswith("a run of a/b needs more memory than there is here (")
+    assert str(error)[:20] in str(caught.value)
+    with pytest.raises(RuntimeError, match="something else"), device.memory_told("a run of a/b"):
+        raise RuntimeError("something else")
+
+
 def test_cpu_is_always_there():
     assert device.resolve("cpu") == torch.device("cpu")
 
@@ -115,7 +152,15 @@ def test_the_code_revision_and_whether_the_tree_was_changed(checkout):
     head = subprocess.run(["git", "-C", str(checkout), "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
     found = device.environment(torch.device("cpu"))
     assert (found["revision"], found["dirty"]) == (head.stdout.strip(), False)
+    # What runs leave in a checkout is no change of what runs.
+    (checkout / "records").mkdir()
+    (checkout / "records" / "bench.json").touch()
+    (checkout / "out.tar").touch()
+    assert device.environment(torch.device("cpu"))["dirty"] is False
     (checkout / "hypermask" / "device.py").write_text("# changed\n")
+    assert device.environment(torch.device("cpu"))["dirty"] is True
+    (checkout / "hypermask" / "device.py").write_text("# here\n")
+    (checkout / "hypermask" / "new.py").touch()
     assert device.environment(torch.device("cpu"))["dirty"] is True
 
 

@@ -1,19 +1,22 @@
 """The fused engine against plain PyTorch, hypnettorch's regulariser and torch's Adam."""
 
 import copy
+import gc
 import os
 import platform
 import subprocess
 import sys
 import warnings
+import weakref
 
 import pytest
 import torch
+from hypnettorch.hnets import HMLP
 from small_methods import FixedBatches
 from torch import nn
 
 from hypermask.config import TrainingConfig
-from hypermask.engine import make, output_layer_cpu
+from hypermask.engine import fused, make, output_layer_cpu
 from hypermask.engine.output_layer_cpu import OutputLayer
 from hypermask.errors import HyperMaskError
 from hypermask.methods import Method
@@ -433,6 +436,105 @@ def test_a_method_without_an_output_layer_is_trained_eagerly():
         runner = engine_for("auto", Plain())
     assert (runner.name, runner.kernel) == ("eager", None)
     assert runner.step(0).isfinite()
+
+
+class OwnLoss(HyperMask):
+    def loss(self, *arguments):
+        return super().loss(*arguments) + 1
+
+
+class OwnBackward(HyperMask):
+    def backward(self, *arguments):
+        return super().backward(*arguments)
+
+
+class OwnTaskLoss(HyperMask):
+    def task_loss(self, *arguments):
+        return super().task_loss(*arguments) + 1
+
+
+class OwnOutputs(HyperMask):
+    def outputs(self, tasks):
+        return super().outputs(tasks)
+
+
+def small_model(kind: type[HyperMask] = HyperMask) -> HyperMask:
+    torch.manual_seed(0)
+    return kind(MLP(5, (3,), 2), tasks=2, embedding_size=2, hypernetwork_hidden=(3,))
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (OwnLoss, "OwnLoss changes loss, in whose place it calls task_loss"),
+        (OwnBackward, "OwnBackward changes backward, in whose place it calls task_loss"),
+        (OwnOutputs, "OwnOutputs changes outputs, in whose place it calls hidden"),
+    ],
+)
+def test_a_method_that_changes_what_would_not_be_called_is_trained_eagerly(kind, reason):
+    with pytest.warns(UserWarning, match=f"the eager engine is used, since the fused one cannot run here: {reason}"):
+        assert engine_for("auto", small_model(kind)).name == "eager"
+
+
+def test_a_method_that_changes_what_is_called_is_fused():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        losses = [engine_for("auto", small_model(kind)).step(0).item() for kind in (HyperMask, OwnTaskLoss)]
+        assert engine_for("auto", small_model(OwnTaskLoss)).name == "fused"
+    assert losses[1] == pytest.approx(losses[0] + 1)
+
+
+def test_a_hypernetwork_of_ones_own_whose_output_layer_is_another_is_trained_eagerly():
+    method = small_model()
+    method.hypernetwork = HMLP(
+        [list(tensor.shape) for tensor in method.masked],
+        cond_in_size=2,
+        layers=[3],
+        activation_fn=nn.ReLU(),
+        num_cond_embs=2,
+        verbose=False,
+    )
+    reason = "HyperMask's outputs are not its output layer applied to its hidden"
+    with pytest.warns(UserWarning, match=reason):
+        assert engine_for("auto", method).name == "eager"
+
+
+class CapturableLoss(Plain):
+    capturable = True
+
+
+class AnotherLoss(CapturableLoss):
+    def loss(self, *arguments):
+        return super().loss(*arguments)
+
+
+class Dropping(MLP):
+    """A network of one's own."""
+
+
+def test_what_a_cuda_graph_would_freeze_is_captured_only_where_the_method_says_so():
+    assert not fused._capturable(Plain())
+    assert fused._capturable(CapturableLoss())
+    assert not fused._capturable(AnotherLoss()), "a step of its own, of which nothing is said"
+    assert fused._capturable(small_model())
+    assert not fused._capturable(small_model(OwnTaskLoss))
+    own = HyperMask(Dropping(5, (3,), 2), tasks=2, embedding_size=2, hypernetwork_hidden=(3,))
+    assert not fused._capturable(own)
+    own.capturable = True
+    assert fused._capturable(own)
+
+
+def test_an_engine_is_gone_with_its_task():
+    gc.collect()
+    gc.disable()
+    try:
+        runner = engine_for("fused", small_model())
+        runner.step(0)
+        gone = weakref.ref(runner)
+        del runner
+        assert gone() is None, "a reference cycle would keep a task's memory on a GPU"
+    finally:
+        gc.enable()
 
 
 def test_a_precision_without_a_kernel_is_one_sentence():

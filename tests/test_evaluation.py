@@ -95,6 +95,17 @@ def test_a_method_without_a_shared_network_has_no_unmasked_logits(digits):
     assert sorted(sample_logits(Counter(3), digits, 1, 5)) == ["labels", "masked"]
 
 
+class SeveralHeads(Linear):
+    """A head for each task, of another size."""
+
+    def logits(self, inputs, task):
+        return super().logits(inputs, task).repeat(1, 1 + task)
+
+
+def test_logits_of_different_widths_are_not_sampled(digits):
+    assert sample_logits(SeveralHeads(digits.tasks, 64), digits, seed=1, per_task=4) == {}
+
+
 def test_a_digit_of_another_permutation_is_another_class():
     benchmark = permuted_mnist(tasks=2)
     arrays = sample_logits(Sums(2, 1024), benchmark, 1, 30)

@@ -60,8 +60,8 @@ def test_correlation_divides_by_both_deviations():
 
 
 def test_distance_of_vectors_of_length_one():
-    factor = torch.linalg.cholesky(double([[1, 0.5], [0.5, 1]]))
-    known = Prototypes(normalise(double([[3, 4], [0, 2]])), torch.stack([factor, torch.eye(2, dtype=torch.float64)]))
+    whitening = torch.linalg.cholesky(double([[1, 0.5], [0.5, 1]])).inverse()
+    known = Prototypes(normalise(double([[3, 4], [0, 2]])), torch.stack([whitening, torch.eye(2, dtype=torch.float64)]))
     # (0, 1) - (0.6, 0.8) = (-0.6, 0.2); the inverse is [[1, -0.5], [-0.5, 1]] / 0.75.
     torch.testing.assert_close(
         known.distances(torch.tensor([[0.0, 5.0], [6.0, 8.0]])), double([[0.52 / 0.75, 0], [0, 0.4]])
@@ -72,7 +72,7 @@ def test_prototypes_equal_the_formulas_with_an_inverse():
     features, labels = random(60, 6, seed=1) + torch.arange(6), torch.arange(60) % 3
     images = random(11, 6, seed=2)
     known = prototypes(features, labels, 3)
-    assert (known.means.dtype, known.factors.dtype) == (torch.float64, torch.float64)
+    assert (known.means.dtype, known.whitening.dtype) == (torch.float64, torch.float64)
     expected = np.stack([by_hand(features[labels == label].numpy(), images.numpy()) for label in range(3)], axis=1)
     np.testing.assert_allclose(known.distances(images).numpy(), expected, rtol=1e-9)
 
@@ -88,7 +88,7 @@ def test_one_image_and_constant_features_mean_the_euclidean_distance():
     images, image = random(9, 4, seed=3), random(1, 4, seed=4)
     for training in (image, image.expand(5, 4)):
         known = prototypes(training, torch.zeros(len(training), dtype=torch.int64), 1)
-        torch.testing.assert_close(known.factors[0], torch.eye(4, dtype=torch.float64))
+        torch.testing.assert_close(known.whitening[0], torch.eye(4, dtype=torch.float64))
         torch.testing.assert_close(known.distances(images)[:, 0], identity_distance(image[0], images))
 
 

@@ -13,6 +13,7 @@ from hypermask.errors import HyperMaskError
 from hypermask.inference import READINGS, Classes, check, entropy, measure
 from hypermask.methods import Method
 from hypermask.model import HyperMask
+from hypermask.targets import MLP
 from hypermask.training import run_experiment
 
 LN2 = math.log(2)
@@ -237,6 +238,24 @@ def test_without_batch_norm_released_code_and_shuffled_coincide(digits, untraine
     found = measured(untrained, digits, "ent", "fecam")
     for procedure in ("ent", "fecam"):
         assert found[procedure]["released-code"] == found[procedure]["shuffled"]
+
+
+class OfWholeNumbers(HyperMask):
+    """Takes inputs that are no floats, as networks with embeddings do."""
+
+    def _apply_masks(self, masks, inputs, statistics_of=None):
+        assert inputs.dtype == torch.int64
+        return super()._apply_masks(masks, inputs / 16, statistics_of)
+
+
+def test_inputs_keep_their_kind_in_mixed_batches(digits, monkeypatch):
+    def method(kind):
+        torch.manual_seed(3)
+        return kind(MLP(64, (20,), 2), tasks=3, embedding_size=8, hypernetwork_hidden=(10,), seed=2)
+
+    expected = measured(method(HyperMask), digits, "ent")
+    monkeypatch.setattr(type(digits), "_prepare", lambda self, images, task, augmentation: images.flatten(1).long())
+    assert measured(method(OfWholeNumbers), digits, "ent") == expected
 
 
 def with_batch_norm() -> HyperMask:

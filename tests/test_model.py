@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from small_methods import FixedBatches
 from torch import nn
+from torch.func import functional_call
 
 from hypermask import checkpoints, experiments, methods, objective, records
 from hypermask.benchmarks import split_digits
@@ -238,6 +239,46 @@ def test_a_single_tensor_is_masked():
     assert (model.masks(0)["weight"] == 0).sum() == 9
 
 
+class HeadFirst(nn.Module):
+    """Its output layer is not the one that comes last among its modules."""
+
+    def __init__(self, last: nn.Module) -> None:
+        super().__init__()
+        self.head = nn.Linear(4, 3)
+        self.last = last
+
+    def forward(self, inputs):
+        return self.head(self.last(inputs))
+
+
+@pytest.mark.parametrize("last", [lambda: nn.LayerNorm(4), lambda: nn.PReLU(4)])
+def test_an_output_bias_that_cannot_be_told_has_to_be_named(last):
+    with pytest.raises(
+        HyperMaskError, match=r"^last\.\w+ of HeadFirst is no output bias; name the output layer's with"
+    ):
+        small(HeadFirst(last()))
+    with pytest.raises(HyperMaskError, match=r"^head\.bais of HeadFirst is no output bias; .* \(head\.bias.*or say"):
+        small(HeadFirst(last()), output_bias="head.bais")
+    assert small(HeadFirst(last()), output_bias=None).output_bias is None
+    model = small(HeadFirst(last()), p=90.0, output_bias="head.bias")
+    masks, inputs = model.masks(0), random(5, 4)
+    masked = {name: dict(model.target.named_parameters())[name] * mask for name, mask in masks.items()}
+    expected = functional_call(model.target, masked | {"head.bias": model.target.head.bias}, (inputs,))
+    torch.testing.assert_close(model.logits(inputs, 0), expected)
+
+
+def test_parameters_that_require_no_gradient_stay_as_they_are():
+    target = MLP(6, (4,), 3)
+    target.hidden[0].requires_grad_(False)
+    model = small(target)
+    before = {name: tensor.clone() for name, tensor in model.weights().items()}
+    steps(model, 0, 5)
+    steps(model, 1, 5)
+    moved = {name for name, tensor in model.weights().items() if not torch.equal(tensor, before[name])}
+    assert not any(name.startswith("target.hidden.0") for name in moved)
+    assert {"target.output.weight", "target.output.bias"} <= moved
+
+
 class Integers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -271,7 +312,9 @@ def test_networks_that_cannot_be_masked_are_refused_in_one_sentence(target, sent
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"tasks": 0}, "tasks is 0; expected at least 1."),
+        ({"tasks": 0}, "tasks is 0; expected a whole number, at least 1."),
+        ({"tasks": 2.0}, "tasks is 2.0; expected a whole number, at least 1."),
+        ({"hypernetwork_hidden": 25}, "hypernetwork_hidden is 25; expected whole numbers separated by commas."),
         ({"p": 100}, "p is 100.0; expected a percentage from 0 to below 100."),
         ({"beta": -1}, "beta is -1.0; expected at least 0."),
         ({"embedding_size": 0}, "embedding_size is 0; expected at least 1."),
@@ -351,6 +394,8 @@ def test_the_loss_is_the_sum_of_its_three_terms(l1, form):
     stored = model.outputs(range(2)).detach().clone()
     theta = [parameter.detach().clone() for parameter in model.target.parameters()]
     model.begin_task(2)
+    # Keeps the outputs that are held.
+    model.loss(inputs, labels, 2, 1, 10)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1)
@@ -588,17 +633,7 @@ def test_ones_own_network_is_loaded_into_a_fresh_copy(tmp_path):
     benchmark = split_digits(tasks=2)
     torch.manual_seed(0)
     model = small(Conv(), tasks=2, p=10.0)
-    saved: list[tuple[int, dict[str, torch.Tensor]]] = []
-    record = train(
-        model,
-        benchmark,
-        TrainingConfig(iterations=10, batch_size=16),
-        root=tmp_path,
-        after_task=lambda task: saved.append((task, {n: t.clone() for n, t in model.weights().items()})),
-    )
-    for task, weights in saved:
-        facts = {"input_shape": [64], "classes": 2}
-        checkpoints.save_tensors(checkpoints.weights_path(record.path, task), weights, facts)
+    record = train(model, benchmark, TrainingConfig(iterations=10, batch_size=16), root=tmp_path, keep_weights=True)
     loaded = HyperMask.load(record.path, 1, target=Conv())
     assert loaded.settings == model.settings
     images = benchmark.prepare(benchmark.task(1).test.images, 1)
@@ -606,5 +641,5 @@ def test_ones_own_network_is_loaded_into_a_fresh_copy(tmp_path):
         assert torch.equal(loaded.logits(images, 1), model.logits(images, 1))
     with pytest.raises(HyperMaskError, match="holds the weights of another network than MLP"):
         HyperMask.load(record.path, 1, target=MLP(64, (5,), 2))
-    with pytest.raises(HyperMaskError, match="unknown target network 'Conv'"):
+    with pytest.raises(HyperMaskError, match=r"a network of its own \(Conv\); pass a fresh copy of it as `target`"):
         HyperMask.load(record.path, 1)

@@ -128,6 +128,25 @@ def test_changes_leave_the_settings_that_an_item_compares(root):
         gather("fig10", changes="q=5")
 
 
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"seeds": 1}, "seeds is 1; expected a list of whole numbers such as [1, 2]."),
+        ({"seeds": "1 2"}, "seeds is '1 2'; expected a list of whole numbers such as [1, 2]."),
+        ({"seeds": [1.0]}, "seeds is [1.0]; expected a list of whole numbers such as [1, 2]."),
+        ({"changes": ["p=70"]}, "changes is ['p=70']; expected text such as \"p=70 beta=0.01\"."),
+        (
+            {"changes": "p=70 tasks=3"},
+            "a figure or table shows runs of equally many tasks; use `hypermask run --set tasks=...`.",
+        ),
+    ],
+)
+def test_parameters_of_another_kind_are_one_sentence(root, wrong, sentence):
+    with pytest.raises(HyperMaskError) as caught:
+        gather("fig10", **wrong)
+    assert str(caught.value) == sentence
+
+
 def test_the_named_value_is_no_change(root):
     assert gather("fig10", changes="p=30")[NAME].changed is None
 

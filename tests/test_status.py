@@ -150,6 +150,14 @@ def test_items_of_one_notebook_are_made_together():
     ]
 
 
+def test_without_records_it_says_where_they_would_be():
+    assert status.render(status.status()).splitlines()[-1] == (
+        f"There are no records at all: {paths.records()} is not there. Copy ours to it to see them."
+    )
+    paths.records().mkdir()
+    assert "There are no records at all" not in status.render(status.status())
+
+
 def test_render():
     records.write(payload(), None, paths.records())
     lines = status.render(status.status()).splitlines()

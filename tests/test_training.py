@@ -12,7 +12,18 @@ from small_methods import Counter, Linear
 from torch import nn
 
 import hypermask
-from hypermask import HyperMask, TrainingConfig, experiments, files, metrics, records, split_digits, train, training
+from hypermask import (
+    HyperMask,
+    TrainingConfig,
+    checkpoints,
+    experiments,
+    files,
+    metrics,
+    records,
+    split_digits,
+    train,
+    training,
+)
 from hypermask.benchmarks import split_mnist
 from hypermask.device import environment
 from hypermask.errors import HyperMaskError
@@ -100,6 +111,40 @@ def test_a_made_up_record_has_the_keys_of_a_real_one():
     made_up = payload()
     assert set(made_up) == set(record.payload) - {"content_sha256"}
     assert set(made_up["environment"]) == set(record.environment)
+
+
+class Wider(MyNet):
+    """The same modules, and another forward."""
+
+
+def test_other_networks_and_other_data_are_other_configurations():
+    def hash_of(target, benchmark=None, **values):
+        torch.manual_seed(0)
+        method = HyperMask(target(), tasks=2, embedding_size=4, hypernetwork_hidden=(4,), **values)
+        return train(method, benchmark or split_digits(tasks=2), TrainingConfig(iterations=1, batch_size=8)).config_hash
+
+    hashes = [
+        hash_of(MyNet),
+        hash_of(lambda: MLP(64, (8,), 2)),
+        hash_of(lambda: MLP(64, (9,), 2)),
+        hash_of(lambda: MLP(64, (8,), 2, activation="elu")),
+        hash_of(MyNet, split_digits(tasks=2, validation=60)),
+        hash_of(MyNet, output_bias=None),
+        hash_of(Wider),
+    ]
+    assert len(set(hashes)) == len(hashes)
+    assert hash_of(MyNet) == hashes[0]
+
+
+def test_weights_are_kept_for_ones_own_network(tmp_path):
+    torch.manual_seed(0)
+    model = HyperMask(MyNet(), tasks=2, embedding_size=4, hypernetwork_hidden=(4,), output_bias="conv.bias")
+    record = train(model, split_digits(tasks=2), TINY, root=tmp_path, keep_weights=True)
+    loaded = HyperMask.load(record.path, 1, target=MyNet())
+    assert loaded.output_bias == "conv.bias"
+    assert all(torch.equal(tensor, loaded.weights()[name]) for name, tensor in model.weights().items())
+    with pytest.raises(HyperMaskError, match=r"^weights are kept beside a record, and there will be none; name its"):
+        train(Counter(2), split_digits(tasks=2), TINY, keep_weights=True)
 
 
 def test_without_a_root_nothing_is_written(tmp_path, monkeypatch):
@@ -497,6 +542,18 @@ def test_a_diverged_run_says_so_and_holds_no_nan(tmp_path, engine):
     assert not record.path.with_suffix(".npz").exists()
 
 
+class Causal(Linear):
+    """Has a buffer that is infinite for good."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 64)
+        self.register_buffer("mask", torch.full((3, 3), -math.inf).triu(1))
+
+
+def test_infinite_buffers_are_no_divergence():
+    assert train(Causal(), split_digits(tasks=2), TINY).finished
+
+
 class Exploding(Counter):
     """Learns its first task and blows up in the second."""
 
@@ -542,6 +599,32 @@ def test_a_record_that_is_there_is_replaced_only_when_told_to(tmp_path):
     again = run_experiment(tiny(), 1, root=tmp_path, device="cpu", overwrite=True)
     assert again.payload["accuracy"] == record.payload["accuracy"]
     assert again.path.read_bytes() != before
+
+
+def test_weights_of_an_earlier_run_do_not_stay_beside_a_new_record(tmp_path):
+    first = run_experiment(tiny(), 1, root=tmp_path, device="cpu", keep_weights=True)
+    HyperMask.load(first.path, 1)
+    run_experiment(tiny(), 1, root=tmp_path, device="cpu", overwrite=True, engine="eager")
+    with pytest.raises(HyperMaskError, match="is not beside the record; weights exist for runs made with"):
+        HyperMask.load(first.path, 1)
+
+
+def test_weights_of_another_run_are_not_read(tmp_path):
+    """As when a run that replaces another is stopped."""
+    kept = run_experiment(tiny(), 1, root=tmp_path, device="cpu", keep_weights=True)
+
+    def stop(task):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        other = tiny()
+        run_experiment(other, 1, root=tmp_path / "other", device="cpu", keep_weights=True, after_task=stop)
+    weights, facts = checkpoints.load_tensors(next((tmp_path / "other").rglob("seed1-task1.safetensors")))
+    assert HyperMask.load(kept.path, 0).weights().keys() == weights.keys(), "equal runs have equal weights"
+    facts["accuracy"] = [12.5]
+    checkpoints.save_tensors(checkpoints.weights_path(kept.path, 0), weights, facts)
+    with pytest.raises(HyperMaskError, match=r"^seed1-task1\.safetensors is of another run than the record beside it"):
+        HyperMask.load(kept.path, 0)
 
 
 def test_an_interrupted_run_leaves_no_record(tmp_path):

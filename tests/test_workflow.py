@@ -124,6 +124,11 @@ def test_an_item_is_trained_and_then_drawn_with_own_runs(project_root, root):
     assert "rule regenerate" in output
     assert (paths.build() / "drawn").read_text() == "() [1]"
     assert "Nothing to be done" in snakemake(project_root, root, "--config", "items=fig14")
+    (record,) = paths.runs().rglob("seed1.json")
+    os.utime(record, (time.time() + 1, time.time() + 1))
+    assert "rule regenerate" in snakemake(project_root, root, "-n", "--config", "items=fig14"), (
+        "drawn from older records"
+    )
 
 
 def test_a_dry_run_lists_the_configurations_of_an_item(project_root, root):
@@ -201,6 +206,23 @@ def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(
     packed = {path.relative_to(root).as_posix() for path in (kept, kept.with_suffix(".npz"), plain, bench)}
     with tarfile.open(root / "out.tar") as archive:
         assert set(archive.getnames()) == packed
+    assert ended.stdout.splitlines()[-1] == f"gpu: everything is done; {root / 'out.tar'} holds all finished runs."
+    assert sum(command.startswith(("bench", "verify")) for command in commands) == 3
+    gpu(5)
+    again = (root / "commands").read_text().splitlines()[len(commands) :]
+    assert not any(command.startswith(("bench", "verify")) for command in again)
+    assert again[0] == f"run {trainable} --infer ent fecam --seed 1 --device cuda"
+
+
+def test_on_a_gpu_failures_are_told_at_the_end(root, gpu):
+    python = root / "python"
+    python.write_text(python.read_text() + "exit 2\n")
+    ended = gpu(5)
+    assert ended.returncode == 1
+    *_, last = ended.stdout.splitlines()
+    count = len((root / "commands").read_text().splitlines())
+    assert last == f"gpu: {count} of {count} commands failed, see above; no run has finished."
+    assert not (root / "out.tar").exists()
 
 
 def test_on_a_gpu_nothing_begins_when_the_time_is_up(root, gpu):

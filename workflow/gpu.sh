@@ -3,9 +3,10 @@
 #
 #   workflow/gpu.sh MINUTES OUT.tar
 #
-# Needs Python with torch, numpy, scipy, pandas, safetensors and hypnettorch, but no installation of this project. After
-# each command OUT.tar is rewritten with all finished runs so far; bring them home with `hypermask records add OUT.tar`.
-# Called again, it goes on where it stopped. What is in records/ is not trained again.
+# Needs Python with torch, torchvision, numpy, scipy, pandas, safetensors, tqdm and hypnettorch, but no installation of
+# this project. After each command OUT.tar is rewritten with all finished runs so far; bring them home with
+# `hypermask records add OUT.tar`. Called again, it goes on where it stopped. What is in records/ is not trained again.
+# Ends with 1 if some command failed.
 set -euo pipefail
 
 if [[ $# -ne 2 || ! $1 =~ ^[0-9]+$ ]]; then
@@ -16,6 +17,7 @@ deadline=$(($(date +%s) + 60 * $1))
 archive=$(realpath -m "$2")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${PYTHON:-python3}
+commands=0 failed=0 status=0
 
 left() { echo $((deadline - $(date +%s))); }
 
@@ -45,8 +47,27 @@ within_time() {
     exit 0
   fi
   echo "gpu: $* ($seconds s left)"
-  timeout --signal=INT --kill-after=30 "$seconds" "$PYTHON" -m hypermask "$@" || echo "gpu: ended with status $?: $*"
+  status=0
+  timeout --signal=INT --kill-after=10 $((seconds - 10)) "$PYTHON" -m hypermask "$@" || status=$?
+  commands=$((commands + 1))
+  if ((status != 0)); then
+    echo "gpu: ended with status $status: $*"
+    failed=$((failed + 1))
+  fi
   pack
+}
+
+# The same for what leaves no run, and is not repeated when the script is called again.
+once() {
+  local mark
+  mark=build/gpu/$(tr -cs '[:alnum:]_\n' - <<<"$*")
+  if [[ ! -e $mark ]]; then
+    within_time "$@"
+    if ((status == 0)); then
+      mkdir -p build/gpu
+      touch "$mark"
+    fi
+  fi
 }
 
 # What experiments lack, as `hypermask run` takes it, a line for each run: all of a seed before the next.
@@ -74,10 +95,10 @@ by_seed() {
   done 3<<<"$listed"
 }
 
-within_time bench permuted_mnist --tasks 1 2 10 --device cuda --save
-within_time bench split_mnist --tasks 1 5 --device cuda --save
+once bench permuted_mnist --tasks 1 2 10 --device cuda --save
+once bench split_mnist --tasks 1 5 --device cuda --save
 by_seed permuted_mnist_10/hypermask-t permuted_mnist_10/hypermask-f
-within_time verify records/split_mnist/hypermask-t/02d0e9695504/seed1.json --device cuda
+once verify records/split_mnist/hypermask-t/02d0e9695504/seed1.json --device cuda
 # From here on photographs are needed (HYPERMASK_DATA); a run without its data ends at once.
 within_time sweep questions --device cuda
 by_seed split_cifar100/hypermask-f split_cifar100/hypermask-t
@@ -85,4 +106,10 @@ within_time sweep table02 --device cuda
 within_time sweep table09 table08 --device cuda
 within_time sweep fig02 --device cuda
 within_time sweep all --device cuda
-echo "gpu: everything is done; $archive holds all records."
+words="$archive holds all finished runs."
+[[ -e $archive ]] || words="no run has finished."
+if ((failed > 0)); then
+  echo "gpu: $failed of $commands commands failed, see above; $words"
+  exit 1
+fi
+echo "gpu: everything is done; $words"

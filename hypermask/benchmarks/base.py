@@ -75,7 +75,7 @@ class Benchmark(ABC):
         registered with that graph.
         """
         self._check_index(task)
-        if images.dtype != torch.uint8 or images.shape[1:] != self.image_shape:
+        if images.dtype != torch.uint8 or images.shape[1:] != tuple(self.image_shape):
             raise HyperMaskError(
                 f"{self.name} prepares uint8 images of shape {list(self.image_shape)}, found {images.dtype} "
                 f"of shape {list(images.shape[1:])}; pass images as a task holds them."

@@ -14,6 +14,7 @@ L_output).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -38,6 +39,9 @@ class OutputLayerMethod(Protocol):
     """What a method needs to be fused: a linear output layer whose outputs for previous tasks a squared L2 term
     holds."""
 
+    def outputs(self, tasks: range) -> torch.Tensor:
+        """The output layer's outputs [len(tasks), P] for the hidden vectors of tasks."""
+
     def hidden(self, tasks: range) -> torch.Tensor:
         """Hidden vectors [len(tasks), h] before the output layer, with gradient."""
 
@@ -54,23 +58,26 @@ class OutputLayerMethod(Protocol):
 class FusedEngine:
     """The same steps as `EagerEngine`, equal within rounding.
 
-    A method with a linear output layer (`OutputLayerMethod`) has it handled in one pass; on a GPU the step of any
-    method is captured in a CUDA graph.
+    A method with a linear output layer (`OutputLayerMethod`) has it handled in one pass; on a GPU the step of a
+    capturable method runs from a CUDA graph.
     """
 
     name = "fused"
 
     def __init__(self, method: Method, task: int, training: TrainingConfig, iterations: int, batches: Batches) -> None:
         device = next(method.parameters()).device
+        captures = device.type == "cuda" and _capturable(method)
         if isinstance(method, OutputLayerMethod):
+            _demand_known_parts(method, task)
             self._step: _OutputLayerStep | _AutogradStep = _OutputLayerStep(method, task, training, iterations)
-        elif device.type == "cuda":
+        elif captures:
             self._step = _AutogradStep(method, task, training, iterations)
         else:
             raise NothingToFuseError(f"{type(method).__name__} has no linear output layer to fuse")
-        self._batches = batches
         self.kernel = self._step.kernel
-        self._captured = CapturedStep(self._once, device, [batches.augmentation]) if device.type == "cuda" else None
+        # No method of this object: a cycle would keep the task's memory until it is collected, long after the task.
+        self._once = partial(_once, self._step, batches)
+        self._captured = CapturedStep(self._once, device, [batches.augmentation]) if captures else None
 
     def step(self, iteration: int) -> torch.Tensor:
         return self._captured() if self._captured else self._once(iteration)
@@ -81,8 +88,9 @@ class FusedEngine:
     def synchronise(self) -> None:
         self._step.synchronise()
 
-    def _once(self, iteration: int | torch.Tensor) -> torch.Tensor:
-        return self._step(*self._batches.at(iteration), iteration)
+
+def _once(step: _OutputLayerStep | _AutogradStep, batches: Batches, iteration: int | torch.Tensor) -> torch.Tensor:
+    return step(*batches.at(iteration), iteration)
 
 
 class _AutogradStep:
@@ -142,6 +150,33 @@ class _OutputLayerStep:
 
     def synchronise(self) -> None:
         self._layer.write_back()
+
+
+def _place(method: Method, name: str) -> int:
+    """How far up in its classes a method has the attribute: 0 in its own class, more in those it builds on."""
+    classes = type(method).__mro__
+    return next((number for number, kind in enumerate(classes) if name in vars(kind)), len(classes))
+
+
+@torch.no_grad()
+def _demand_known_parts(method: OutputLayerMethod, task: int) -> None:
+    """Refuse a method that changes what `_OutputLayerStep` replaces by parts of it: its change would have no effect."""
+    weight, bias = method.output_layer()
+    outputs = method.outputs([task])[0]
+    if not torch.allclose(torch.addmv(bias, weight, method.hidden([task])[0]), outputs, 0, 1e-3 * outputs.abs().max()):
+        raise UnavailableError(f"{type(method).__name__}'s outputs are not its output layer applied to its hidden")
+    for whole, part in (("loss", "task_loss"), ("backward", "task_loss"), ("outputs", "hidden")):
+        if _place(method, whole) < _place(method, part):
+            raise UnavailableError(f"{type(method).__name__} changes {whole}, in whose place it calls {part}")
+
+
+def _capturable(method: Method) -> bool:
+    """Whether the method says so, and said it of the step that it has now: a subclass with another has to say it
+    again."""
+    if "capturable" in vars(method):
+        return method.capturable
+    step = min(_place(method, name) for name in ("loss", "backward", "task_loss"))
+    return method.capturable and _place(method, "capturable") <= step
 
 
 def _kind_of_layer(weight: torch.Tensor) -> type:

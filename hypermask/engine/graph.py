@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 
@@ -13,6 +14,21 @@ _ONE_AT_A_TIME = threading.Lock()
 # Steps before the capture: libraries choose their algorithms and the optimizer makes its state in them. They are real
 # steps of the training.
 WARM_UP = 3
+
+
+@cache
+def _side_stream(device: torch.device) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)
+
+
+def _stream(device: torch.device) -> torch.cuda.Stream:
+    """The stream to capture on, the same for every task: the thread's own, or one beside the default stream.
+
+    Streams come round from a pool of 32, so that a new one for each task would soon be another thread's, and libraries
+    keep a workspace for each.
+    """
+    current = torch.cuda.current_stream(device)
+    return _side_stream(device) if current == torch.cuda.default_stream(device) else current
 
 
 class CapturedStep:
@@ -31,7 +47,7 @@ class CapturedStep:
     ) -> None:
         self._step, self._generators = step, generators
         self._iteration = torch.zeros(1, dtype=torch.int64, device=device)
-        self._stream = torch.cuda.Stream(device)
+        self._stream = _stream(device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._runs = 0
         self._capturable = True
@@ -53,7 +69,7 @@ class CapturedStep:
 
     def _uncaptured(self) -> torch.Tensor:
         # On the stream of the capture, so that memory and libraries' workspaces are those that the graph will use.
-        current = torch.cuda.current_stream()
+        current = torch.cuda.current_stream(self._stream.device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream):
             loss = self._once()
@@ -62,8 +78,13 @@ class CapturedStep:
 
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
-        for generator in self._generators:
-            graph.register_generator_state(generator)
+        if torch.__version__ < (2, 14):
+            # Later versions find out by themselves.
+            for generator in self._generators:
+                graph.register_generator_state(generator)
+        drawn = [*self._generators, torch.cuda.default_generators[self._iteration.device.index]]
+        states = [generator.get_state() for generator in drawn]
+        current = torch.cuda.current_stream(self._stream.device)
         try:
             # thread_local: other seeds may train in other threads.
             with (
@@ -73,6 +94,12 @@ class CapturedStep:
                 self._loss = self._once()
         except RuntimeError as error:
             self._capturable = False
+            # A capture that fails may leave its stream current, and generators that wait for its end.
+            torch.cuda.set_stream(current)
+            for generator, state in zip(drawn, states, strict=True):
+                as_before = torch.Generator(generator.device)
+                as_before.set_state(state)
+                generator.graphsafe_set_state(as_before)
             warnings.warn(f"this step cannot be captured and runs without a CUDA graph ({error}).", stacklevel=3)
             return
         self._graph = graph

@@ -77,6 +77,7 @@ class OutputLayer:
         self._squares = torch.empty(self._programs, device=device)
         self._steps = torch.zeros((), dtype=torch.float64, device=device)
         self._rate = torch.full((), learning_rate, dtype=torch.float64, device=device)
+        self._try_out()
 
     @property
     def learning_rate(self) -> float:
@@ -103,19 +104,42 @@ class OutputLayer:
         previous, change = self._padded_rows(hidden[:t]), self._padded_rows(hidden[:t] - self._hidden_start)
         current = torch.nn.functional.pad(hidden[t], (0, self._padded - self._width))
         self._partial.zero_()
-        _update[(self._programs,)](
-            *(self._weight, self._bias, self._weight_start, self._bias_start, *self._moments),
-            *(gradient, previous, change, current, corrections, self._partial, self._squares),
-            *(self._rows, t, 2 * kappa),
-            **constants(self._width, self._tiling, first=t == 0),
-            num_warps=self._tiling.warps,
-            num_stages=1,
-        )
+        self._launch(self._rows, gradient, previous, change, current, corrections, kappa)
         sums = self._partial.sum(dim=0)[: t + 1, : self._width]
         return self._squares.sum(), sums
 
     def write_back(self) -> None:
         """Nothing to do: the parameters themselves are updated."""
+
+    def _launch(
+        self,
+        rows: int,
+        gradient: torch.Tensor,
+        previous: torch.Tensor,
+        change: torch.Tensor,
+        current: torch.Tensor,
+        corrections: torch.Tensor,
+        kappa: float,
+    ) -> None:
+        _update[(self._programs,)](
+            *(self._weight, self._bias, self._weight_start, self._bias_start, *self._moments),
+            *(gradient, previous, change, current, corrections, self._partial, self._squares),
+            *(rows, self._previous, 2 * kappa),
+            **constants(self._width, self._tiling, first=self._previous == 0),
+            num_warps=self._tiling.warps,
+            num_stages=1,
+        )
+
+    def _try_out(self) -> None:
+        """Compile the kernel and run it on no rows, while there is another engine to turn to: Triton builds what it
+        needs with the system's C compiler and Python's headers."""
+        tasks = self._partial[0]
+        try:
+            self._launch(0, self._bias, tasks, tasks, tasks[0], self._squares.new_zeros(2), 0.0)
+        except Exception as error:
+            # Of whatever kind: the compiler, its program and the driver each have their own.
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            raise UnavailableError(f"Triton does not start here ({reason[0].rstrip('.')})") from error
 
     def _padded_rows(self, vectors: torch.Tensor) -> torch.Tensor:
         """Zero rows and columns up to what the kernel's products need: they add nothing."""

@@ -55,10 +55,14 @@ class Method(nn.Module):
     looks at data of another task.
 
     tasks: how many tasks it can learn.  sources: the source files that define the method, for a record's digest.
+    capturable: whether a step's Python does the same at every iteration, so that on a GPU it may run a few times and be
+    repeated from a CUDA graph. Draws of `random` or numpy, counters and what depends on the iteration as a number are
+    frozen there, so it is off unless a method says so.
     """
 
     tasks: int
     sources: ClassVar[tuple[str, ...]] = ()
+    capturable: bool = False
 
     def begin_task(self, task: int) -> None:
         """Called before the first iteration of a task (0-based)."""
@@ -66,7 +70,8 @@ class Method(nn.Module):
     def loss(
         self, inputs: torch.Tensor, labels: torch.Tensor, task: int, iteration: int, iterations: int
     ) -> torch.Tensor:
-        """The scalar to minimise for one batch: inputs [B, ...], labels [B] in 0..k-1; iteration counts from 1."""
+        """The scalar to minimise for one batch: inputs [B, ...], labels [B] in 0..k-1; iteration counts from 1, and is
+        a tensor where the step is captured."""
         raise NotImplementedError
 
     def backward(
@@ -125,7 +130,7 @@ class Method(nn.Module):
 
     def describe(self) -> dict[str, Any]:
         """Name and hyperparameters, JSON-plain: the `method` section of a record's configuration."""
-        raise NotImplementedError
+        return {"name": type(self).__name__}
 
     def weights(self) -> dict[str, torch.Tensor]:
         """All parameters and buffers by name, each storage once: what a checkpoint holds."""

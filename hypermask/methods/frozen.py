@@ -34,6 +34,7 @@ class FrozenNetwork(Method):
     """
 
     sources: ClassVar[tuple[str, ...]] = ("fecam.py", "methods/frozen.py", "objective.py", "targets.py")
+    capturable = True
 
     def __init__(
         self, settings: FrozenConfig, *, tasks: int, input_shape: Sequence[int], classes: int, seed: int
@@ -179,14 +180,14 @@ class FrozenFeCAM(Classifier):
 
     def __init__(self, tasks: int, classes: int, size: int) -> None:
         super().__init__(tasks, classes, size)
-        self.register_buffer("factors", torch.zeros(tasks, classes, size, size, dtype=torch.float64))
+        self.register_buffer("whitening", torch.zeros(tasks, classes, size, size, dtype=torch.float64))
 
     def learn(self, task: int, features: torch.Tensor, labels: torch.Tensor) -> None:
         found = prototypes(_tukey(features), labels, self._classes)
-        self.means[task], self.factors[task] = found.means, found.factors
+        self.means[task], self.whitening[task] = found.means, found.whitening
 
     def scores(self, task: int, features: torch.Tensor) -> torch.Tensor:
-        return -Prototypes(self.means[task], self.factors[task]).distances(_tukey(features))
+        return -Prototypes(self.means[task], self.whitening[task]).distances(_tukey(features))
 
 
 CLASSIFIERS: dict[str, type[Classifier]] = {"ncm": NearestClassMean, "fetril": FeTrIL, "fecam": FrozenFeCAM}

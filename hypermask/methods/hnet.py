@@ -40,6 +40,7 @@ class HNET(Method):
     """
 
     sources: ClassVar[tuple[str, ...]] = ("methods/hnet.py", "objective.py")
+    capturable = True
 
     def __init__(
         self, settings: HNETConfig, *, tasks: int, input_shape: Sequence[int], classes: int, seed: int

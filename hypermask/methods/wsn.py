@@ -37,12 +37,16 @@ class WSN(Method):
     """
 
     sources: ClassVar[tuple[str, ...]] = ("mask.py", "methods/wsn.py", "objective.py", "targets.py")
+    capturable = True
 
     def __init__(self, target: nn.Module, *, tasks: int, c: float, seed: int = 1) -> None:
         super().__init__()
         self.settings = WSNConfig(target=type(target).__name__, target_hidden=(), target_activation="relu", c=float(c))
         self.tasks = tasks
         self.target = target
+        if type(target).__module__ != targets.__name__:
+            # As in `HyperMask`: what a network of one's own does in its forward is not known.
+            self.capturable = False
         _keep_weights_alone(target)
         *body, (self._output_name, output) = target.named_parameters()
         self._shapes = {name: weight.shape for name, weight in body}

@@ -65,6 +65,17 @@ def test_resumed_equals_uninterrupted(tmp_path, name):
     assert not list((tmp_path / "parts").rglob("*.partial")), "checkpoints go once the record is written"
 
 
+def test_weights_that_were_not_kept_are_trained_again(tmp_path, experiment):
+    interrupted(experiment, tmp_path, task=2)
+    learned = []
+    with pytest.warns(UserWarning, match="is left aside: its tasks were trained without keeping weights"):
+        record = run_experiment(
+            experiment, 1, root=tmp_path, evaluate_every=10, keep_weights=True, after_task=learned.append
+        )
+    assert learned == [0, 1, 2, 3]
+    assert all(weights_path(record.path, task).exists() for task in range(4))
+
+
 def test_a_damaged_checkpoint_leaves_the_one_before(tmp_path, experiment):
     whole = run_experiment(experiment, 1, root=tmp_path / "whole", evaluate_every=10)
     interrupted(experiment, tmp_path / "parts", task=2)

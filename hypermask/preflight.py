@@ -1,0 +1,101 @@
+"""What a run needs of a benchmark and a method, asked before it trains: an error at its end would cost the training."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+from torch import nn
+
+from hypermask.benchmarks.base import Benchmark, Split
+from hypermask.errors import HyperMaskError
+from hypermask.files import canonical_json
+from hypermask.methods.base import Method
+
+# Modules that a run has trained: another run on them would go on from where that one ended.
+_TRAINED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
+
+def check(method: Method, benchmark: Benchmark) -> None:
+    """Refuse a benchmark or a method that no record could be written of, or whose tasks do not fit."""
+    kind = type(benchmark).__name__
+    lacking = [name for name in Benchmark.__annotations__ if not hasattr(benchmark, name)]
+    if lacking:
+        raise HyperMaskError(
+            f"{kind} has no {' and no '.join(lacking)}; give it what hypermask.benchmarks.Benchmark has."
+        )
+    if not isinstance(benchmark.device, torch.device):
+        raise HyperMaskError(f"device of {kind} is {benchmark.device!r}; expected a torch.device.")
+    _demand_json(benchmark.checksums, f"checksums of {kind}")
+    _demand_json(method.describe(), f"what describe() of {type(method).__name__} returns")
+    if method.tasks != benchmark.tasks:
+        raise HyperMaskError(
+            f"the method has {method.tasks} tasks and {benchmark.name} has {benchmark.tasks}; make them equal."
+        )
+    for index in range(benchmark.tasks):
+        task = benchmark.task(index)
+        for part in ("train", "validation", "test"):
+            _check_split(
+                getattr(task, part), f"{part} images of task {index + 1} of {benchmark.name}", len(task.classes)
+            )
+
+
+def claim(method: Method) -> None:
+    """Refuse a method that has been trained, or has a part that has, and note that this one's parts now are."""
+    own = [module for module in method.modules() if any(p.requires_grad for p in module.parameters(recurse=False))]
+    for module in (method, *own):
+        if module in _TRAINED:
+            raise HyperMaskError(
+                f"this {type(module).__name__} has been trained before, and would go on from its weights; make a new "
+                "method, with new networks, for each run."
+            )
+    _TRAINED.update((method, *own))
+
+
+@torch.no_grad()
+def try_out(method: Method, benchmark: Benchmark, task: int) -> None:
+    """Give the network of a task that is about to train two of its images, and refuse one that cannot tell its classes
+    apart. The method is left in training mode."""
+    method.eval()
+    inputs = benchmark.prepare(benchmark.task(task).train.images[:2], task)
+    if inputs.shape[1:] != tuple(benchmark.input_shape):
+        raise HyperMaskError(
+            f"{benchmark.name} prepares inputs of shape {list(inputs.shape[1:])} and says that they have "
+            f"{list(benchmark.input_shape)} (input_shape); make them equal."
+        )
+    scores = [(task, method.logits(inputs, task))]
+    shared = method.unmasked_logits(inputs)
+    if shared is not None:
+        # One output layer for all tasks.
+        scores += [(index, shared) for index in range(benchmark.tasks)]
+    for index, logits in scores:
+        classes = len(benchmark.task(index).classes)
+        shape = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        if not isinstance(logits, torch.Tensor) or logits.ndim != 2 or shape[0] != len(inputs) or shape[1] < classes:
+            raise HyperMaskError(
+                f"for {len(inputs)} images of task {index + 1} of {benchmark.name}, which has {classes} classes, the "
+                f"network gives {shape}; expected scores of shape [{len(inputs)}, {classes}]."
+            )
+    method.train()
+
+
+def _check_split(split: Split, words: str, classes: int) -> None:
+    if len(split.images) != len(split.labels) or not len(split.labels):
+        raise HyperMaskError(
+            f"there are {len(split.images)} {words} and {len(split.labels)} labels; expected as many, at least one."
+        )
+    low, high = split.labels.min().item(), split.labels.max().item()
+    if low < 0 or high >= classes:
+        raise HyperMaskError(
+            f"labels of the {words} go from {low} to {high}; expected 0 to {classes - 1}, counted within the task."
+        )
+
+
+def _demand_json(value: Any, words: str) -> None:
+    try:
+        canonical_json(value)
+    except (TypeError, ValueError) as error:
+        raise HyperMaskError(f"{words} cannot be written as JSON ({error}); use plain values.") from None
+    if not isinstance(value, dict):
+        raise HyperMaskError(f"{words} is {value!r}; expected a dictionary.")

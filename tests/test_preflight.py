@@ -1,0 +1,192 @@
+"""What is wrong with a benchmark or a method is told before the training, in one sentence."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from small_methods import Counter, Linear
+from torch import nn
+
+from hypermask import HyperMask, TrainingConfig, split_digits, train
+from hypermask.benchmarks.base import Split
+from hypermask.errors import HyperMaskError
+from hypermask.targets import MLP
+
+TINY = TrainingConfig(iterations=3, batch_size=8)
+
+
+class Untrained(Counter):
+    """Fails the test if it comes to a training step."""
+
+    def loss(self, inputs, labels, task, iteration, iterations):
+        pytest.fail("a step was trained")
+
+
+def refusal(method, benchmark, **options) -> str:
+    with pytest.raises(HyperMaskError) as caught:
+        train(method, benchmark, TINY, **options)
+    return str(caught.value)
+
+
+def with_task(benchmark, index: int, **parts):
+    """The benchmark with other parts of one task."""
+    benchmark._tasks[index] = dataclasses.replace(benchmark._tasks[index], **parts)
+    return benchmark
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("device", "cpu", "device of SplitDigits is 'cpu'; expected a torch.device."),
+        (
+            "checksums",
+            {"pixels": np.int64(3)},
+            "checksums of SplitDigits cannot be written as JSON (Object of type int64 is not JSON serializable); use "
+            "plain values.",
+        ),
+        ("checksums", ["a"], "checksums of SplitDigits is ['a']; expected a dictionary."),
+        (
+            "input_shape",
+            (8, 8),
+            "split_digits prepares inputs of shape [64] and says that they have [8, 8] (input_shape); make them equal.",
+        ),
+    ],
+)
+def test_a_benchmark_that_does_not_tell_what_it_has_to(name, value, sentence):
+    benchmark = split_digits(tasks=2)
+    setattr(benchmark, name, value)
+    assert refusal(Untrained(2), benchmark) == sentence
+
+
+def test_a_benchmark_without_an_attribute():
+    benchmark = split_digits(tasks=2)
+    del benchmark.checksums, benchmark.class_names
+    assert refusal(Untrained(2), benchmark) == (
+        "SplitDigits has no class_names and no checksums; give it what hypermask.benchmarks.Benchmark has."
+    )
+
+
+def test_labels_that_are_not_counted_within_the_task():
+    benchmark = split_digits(tasks=2)
+    train_part = benchmark.task(1).train
+    wrong = with_task(benchmark, 1, train=Split(train_part.images, train_part.labels + 2))
+    assert refusal(Untrained(2), wrong) == (
+        "labels of the train images of task 2 of split_digits go from 2 to 3; expected 0 to 1, counted within the task."
+    )
+
+
+def test_a_part_without_images():
+    benchmark = split_digits(tasks=2)
+    wrong = with_task(benchmark, 1, test=benchmark.task(1).test[:0])
+    assert refusal(Untrained(2), wrong) == (
+        "there are 0 test images of task 2 of split_digits and 0 labels; expected as many, at least one."
+    )
+
+
+class Describes(Untrained):
+    def __init__(self, words):
+        super().__init__(2)
+        self.words = words
+
+    def describe(self):
+        return self.words
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("mine", "what describe() of Describes returns is 'mine'; expected a dictionary."),
+        (
+            {"rate": float("nan")},
+            "what describe() of Describes returns cannot be written as JSON (Out of range float values are not JSON "
+            "compliant: nan); use plain values.",
+        ),
+    ],
+)
+def test_a_description_that_no_record_can_hold(words, sentence):
+    assert refusal(Describes(words), split_digits(tasks=2)).replace("compliant)", "compliant: nan)") == sentence
+
+
+class Scores(Untrained):
+    """Gives scores of a shape of its own."""
+
+    def __init__(self, scores):
+        super().__init__(2)
+        self.scores = scores
+
+    def logits(self, inputs, task):
+        return self.scores(inputs)
+
+
+@pytest.mark.parametrize(
+    ("scores", "found"),
+    [
+        (lambda inputs: inputs[:, 0], "[2]"),
+        (lambda inputs: inputs[:, :1], "[2, 1]"),
+        (lambda inputs: inputs.view(2, 8, 8), "[2, 8, 8]"),
+        (lambda inputs: inputs[:1], "[1, 64]"),
+        (lambda inputs: (inputs, inputs), "tuple"),
+    ],
+)
+def test_scores_that_cannot_tell_a_tasks_classes_apart(scores, found):
+    assert refusal(Scores(scores), split_digits(tasks=2)) == (
+        f"for 2 images of task 1 of split_digits, which has 2 classes, the network gives {found}; expected scores of "
+        "shape [2, 2]."
+    )
+
+
+def test_a_shared_output_layer_has_to_be_enough_for_all_tasks():
+    benchmark = split_digits(tasks=2)
+    part = Split(benchmark.task(1).train.images, benchmark.task(1).train.labels)
+    benchmark = with_task(benchmark, 1, classes=(2, 3, 4), train=part)
+    method = HyperMask(MLP(64, (4,), 2), tasks=2, embedding_size=2, hypernetwork_hidden=(3,))
+    assert refusal(method, benchmark) == (
+        "for 2 images of task 2 of split_digits, which has 3 classes, the network gives [2, 2]; expected scores of "
+        "shape [2, 3]."
+    )
+
+
+@pytest.mark.parametrize("seed", [1.0, "1", None])
+def test_a_seed_that_is_no_whole_number(seed):
+    assert refusal(Untrained(2), split_digits(tasks=2), seed=seed) == (f"seed is {seed!r}; expected a whole number.")
+
+
+def test_a_seed_of_numpy_is_a_number(tmp_path):
+    assert train(Counter(2), split_digits(tasks=2), TINY, seed=np.int64(7), root=tmp_path).seed == 7
+
+
+def test_iterations_that_are_no_whole_number():
+    with pytest.raises(HyperMaskError, match=r"^iterations is 20\.0; expected a whole number\.$"):
+        train(Untrained(2), split_digits(tasks=2), TrainingConfig(iterations=20.0))
+
+
+# -- the same weights twice ---------------------------------------------------------------------------------
+
+
+def test_a_method_is_trained_once():
+    method = Linear(2, 64)
+    train(method, split_digits(tasks=2), TINY)
+    assert refusal(method, split_digits(tasks=2), seed=2) == (
+        "this Linear has been trained before, and would go on from its weights; make a new method, with new networks, "
+        "for each run."
+    )
+
+
+def on_digits(target: nn.Module, **values) -> HyperMask:
+    return HyperMask(target, tasks=2, embedding_size=2, hypernetwork_hidden=(3,), **values)
+
+
+def test_a_network_is_trained_by_one_method():
+    target = MLP(64, (4,), 2)
+    train(on_digits(target), split_digits(tasks=2), TINY)
+    assert refusal(on_digits(target), split_digits(tasks=2)).startswith("this Linear has been trained before, and")
+
+
+def test_a_constant_network_may_serve_several_methods():
+    target = MLP(64, (4,), 2)
+    for beta in (0.0, 1.0):
+        assert train(on_digits(target, trainable_target=False, beta=beta), split_digits(tasks=2), TINY).finished
+    with pytest.raises(
+        HyperMaskError, match=r"^no parameter of MLP requires a gradient, so it cannot train; make a new"
+    ):
+        on_digits(target)
