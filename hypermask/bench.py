@@ -226,6 +226,7 @@ def _take_turns(loops: dict[str, Loop], length: int, iterations: int, device: to
         count = min(TURN, iterations - first)
         for name, loop in loops.items():
             watch = Stopwatch(device)
+            # Of the middle of a task; a captured step counts for itself.
             for number in range(first, first + count):
                 loop.step((length // 2 + number) % length)
             turns[name].append(1000 * watch.seconds() / count)

@@ -163,7 +163,8 @@ def _demand_known_parts(method: OutputLayerMethod, task: int) -> None:
     """Refuse a method that changes what `_OutputLayerStep` replaces by parts of it: its change would have no effect."""
     weight, bias = method.output_layer()
     outputs = method.outputs([task])[0]
-    if not torch.allclose(torch.addmv(bias, weight, method.hidden([task])[0]), outputs, 0, 1e-3 * outputs.abs().max()):
+    found = torch.addmv(bias, weight, method.hidden([task])[0])
+    if not torch.allclose(found, outputs, rtol=0.0, atol=1e-3 * outputs.abs().max().item()):
         raise UnavailableError(f"{type(method).__name__}'s outputs are not its output layer applied to its hidden")
     for whole, part in (("loss", "task_loss"), ("backward", "task_loss"), ("outputs", "hidden")):
         if _place(method, whole) < _place(method, part):

@@ -64,3 +64,4 @@ def test_it_asks_the_host_for_no_value(name, task):
         for _ in range(2):
             loss = step(inputs, labels, torch.empty(1, dtype=torch.int64))
     assert loss.shape == ()
+    assert fused._capturable(method)
