@@ -7,6 +7,7 @@ logging more often changes no number.
 from __future__ import annotations
 
 import gc
+import inspect
 import math
 import time
 import warnings
@@ -36,6 +37,8 @@ from hypermask.records import Record
 from hypermask.seeds import generator, seed_layers
 
 LOGITS_PER_TASK = 400
+# Whose classes a record's versions tell.
+LIBRARIES = ("builtins", "hypermask", "hypnettorch", "torch", "torchvision")
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -106,9 +109,10 @@ def train(
     says that it may be replaced.  keep_weights: as in `run_experiment`, for `HyperMask.load`; needs a root.  settings:
     the other fields of `Settings`.
 
-    The record's configuration tells other networks and other data apart, so that their runs are never mixed; what a
-    network's own code does it cannot tell. A run whose weights stop being finite ends there with the status "diverged".
-    One that is stopped leaves nothing but weights that it was to keep: only named experiments go on from checkpoints.
+    The record's configuration tells other networks and other data apart - by modules, shapes and the source of their
+    classes, by checksums and sizes - so that their runs are never mixed. A run whose weights stop being finite ends
+    there with the status "diverged". One that is stopped leaves nothing but weights that it was to keep: only named
+    experiments go on from checkpoints.
     """
     preflight.check(method, benchmark)
     training = section_from_dict(TrainingConfig, section_to_dict(training or TrainingConfig(iterations=500)))
@@ -420,9 +424,23 @@ def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmar
 
 
 def _network_digest(method: Method) -> str:
-    """SHA-256 over the modules of a method and the shapes of its parameters."""
+    """SHA-256 over the modules of a method, the shapes of its parameters, and the source of classes of one's own."""
     shapes = {name: list(parameter.shape) for name, parameter in method.named_parameters()}
-    return sha256(canonical_json([repr(method), shapes]))
+    return sha256(canonical_json([repr(method), shapes, _own_code(method)]))
+
+
+def _own_code(method: Method) -> dict[str, str]:
+    """Name -> source of all classes of a method's modules that no library brings; empty where none is kept."""
+    kinds = {kind for module in method.modules() for kind in type(module).__mro__}
+    own = [kind for kind in kinds if kind.__module__.partition(".")[0] not in LIBRARIES]
+    return {f"{kind.__module__}.{kind.__qualname__}": _source(kind) for kind in own}
+
+
+def _source(kind: type) -> str:
+    try:
+        return inspect.getsource(kind)
+    except (OSError, TypeError):
+        return ""
 
 
 def _data_digest(benchmark: Benchmark) -> str:

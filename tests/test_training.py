@@ -113,8 +113,11 @@ def test_a_made_up_record_has_the_keys_of_a_real_one():
     assert set(made_up["environment"]) == set(record.environment)
 
 
-class Wider(MyNet):
+class Doubled(MyNet):
     """The same modules, and another forward."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * super().forward(x)
 
 
 def test_other_networks_and_other_data_are_other_configurations():
@@ -130,10 +133,34 @@ def test_other_networks_and_other_data_are_other_configurations():
         hash_of(lambda: MLP(64, (8,), 2, activation="elu")),
         hash_of(MyNet, split_digits(tasks=2, validation=60)),
         hash_of(MyNet, output_bias=None),
-        hash_of(Wider),
+        hash_of(Doubled),
     ]
     assert len(set(hashes)) == len(hashes)
     assert hash_of(MyNet) == hashes[0]
+
+
+class Least(hypermask.Method):
+    """What a method has to have."""
+
+    tasks = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 2)
+
+    def loss(self, inputs, labels, task, iteration, iterations):
+        return F.cross_entropy(self.layer(inputs), labels)
+
+    def logits(self, inputs, task):
+        return self.layer(inputs)
+
+
+def test_a_method_needs_tasks_loss_and_logits_alone(tmp_path):
+    torch.manual_seed(0)
+    record = train(Least(), split_digits(tasks=2), TrainingConfig(iterations=50), root=tmp_path)
+    assert record.accuracy[0, 0] > 90
+    assert record.config["method"]["name"] == "Least"
+    assert records.to_frame([tmp_path])["method.name"].tolist() == ["Least"]
 
 
 def test_weights_are_kept_for_ones_own_network(tmp_path):
