@@ -185,7 +185,7 @@ def _measure_task(config: Config, task: int, device: torch.device, iterations: i
             memory_before = _start_of_peak(device)
             method.to(device)
             watch = Stopwatch(device)
-            loops[name] = _loop(name, method, config, task - 1, device, log)
+            loops[name] = _loop(name, method, config, task - 1, device, iterations, log)
             loops[name].step(0)
             first_call_seconds[name] = round(watch.seconds(), 3)
             for iteration in range(1, WARM_UP):
@@ -205,14 +205,18 @@ def _measure_task(config: Config, task: int, device: torch.device, iterations: i
     )
 
 
-def _loop(name: str, method: HyperMask, config: Config, task: int, device: torch.device, log: TextIO) -> Loop:
-    """One loop about to train `task` (0-based), with data of its own."""
+def _loop(
+    name: str, method: HyperMask, config: Config, task: int, device: torch.device, iterations: int, log: TextIO
+) -> Loop:
+    """One loop about to train `task` (0-based), with data of its own, for so many iterations after a warm-up."""
     training = config.training
     benchmark = benchmarks.build(config.benchmark, SEED, "cpu" if name == "reference" else device)
     if name == "reference":
         return ReferenceLoop(method, benchmark, task, training, SEED, log)
     data = benchmark.task(task)
-    order = batch_order(len(data.train), training.batch_size, training.iterations, SEED, task).to(device)
+    # A captured step counts for itself, and may be asked for more iterations than a task has.
+    length = max(training.iterations, WARM_UP + iterations)
+    order = batch_order(len(data.train), training.batch_size, length, SEED, task).to(device)
     batches = Batches(benchmark, data, order, generator(SEED, "augmentation", task, device))
     method.train()
     method.begin_task(task)

@@ -54,12 +54,14 @@ def memory_told(words: str) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        # On a CPU PyTorch has no class for it.
-        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+        text = str(error).strip() or type(error).__name__
+        # Allocators and libraries that have no class for it.
+        known = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
+        if not isinstance(error, MemoryError) and not any(phrase in text for phrase in known):
             raise
         raise HyperMaskError(
-            f"{words} needs more memory than there is here ({str(error).strip().splitlines()[0][:200]}); free some, or "
-            "take another device (`hypermask status` tells what experiments need)."
+            f"{words} needs more memory than there is here ({text.splitlines()[0][:200]}); free some, or take another "
+            "device (`hypermask status` tells what experiments need)."
         ) from None
 
 

@@ -165,8 +165,10 @@ def run_experiment(
     chosen = Settings(seed=seed, **settings)
     seed = chosen.seed
     config = experiment.config
-    benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
-    method = methods.build(config.method, benchmark, seed)
+    words = f"a run of {experiment.name}"
+    with memory_told(words):
+        benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
+        method = methods.build(config.method, benchmark, seed)
     path = records.prepare(root, experiment.name, config.hash, seed, overwrite)
     weights = KeptWeights(path, benchmark, keep_weights)
     identity = {
@@ -178,7 +180,7 @@ def run_experiment(
     }
     with (
         Checkpoints(path, _resumable(identity, chosen, benchmark)) as saved,
-        memory_told(f"a run of {experiment.name}"),
+        memory_told(words),
     ):
         title = f"{experiment.name}, seed {seed}"
         measured, arrays = _learn(method, benchmark, config.training, chosen, title, weights, saved)

@@ -41,7 +41,9 @@ def test_a_device_is_made_the_current_one(monkeypatch):
         RuntimeError(
             "[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 8"
         ),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate(handle)"),
         MemoryError("Unable to allocate 8 GiB"),
+        MemoryError(),
     ],
 )
 def test_memory_that_runs_out_is_one_sentence(error):

@@ -221,13 +221,16 @@ def test_on_a_gpu_failures_are_told_at_the_end(root, gpu):
     assert ended.returncode == 1
     *_, last = ended.stdout.splitlines()
     count = len((root / "commands").read_text().splitlines())
-    assert last == f"gpu: {count} of {count} commands failed, see above; no run has finished."
+    assert last == f"gpu: everything is done; {count} of {count} commands failed, see above; no run has finished."
     assert not (root / "out.tar").exists()
 
 
 def test_on_a_gpu_nothing_begins_when_the_time_is_up(root, gpu):
     ended = gpu(0)
-    assert (ended.returncode, ended.stdout) == (0, "gpu: the time is up; call it again to go on.\n")
+    assert (ended.returncode, ended.stdout) == (
+        0,
+        "gpu: the time is up; call it again to go on; no run has finished.\n",
+    )
     assert not (root / "commands").exists()
 
 

@@ -38,19 +38,28 @@ pack() {
   fi
 }
 
+# Ends the script: what is to be said, how many commands failed, and what there is.
+told() {
+  local words="$archive holds all finished runs"
+  [[ -e $archive ]] || words="no run has finished"
+  ((failed == 0)) || words="$failed of $commands commands failed, see above; $words"
+  echo "gpu: $1; $words."
+  exit $((failed > 0))
+}
+
 # hypermask COMMAND..., stopped as by Ctrl-C when the time is up: a checkpoint is left, from which it goes on.
 within_time() {
   local seconds
   seconds=$(left)
   if ((seconds < 20)); then
-    echo "gpu: the time is up; call it again to go on."
-    exit 0
+    told "the time is up; call it again to go on"
   fi
   echo "gpu: $* ($seconds s left)"
   status=0
   timeout --signal=INT --kill-after=10 $((seconds - 10)) "$PYTHON" -m hypermask "$@" || status=$?
   commands=$((commands + 1))
-  if ((status != 0)); then
+  # 124: stopped, as the time was up.
+  if ((status != 0 && status != 124)); then
     echo "gpu: ended with status $status: $*"
     failed=$((failed + 1))
   fi
@@ -106,10 +115,4 @@ within_time sweep table02 --device cuda
 within_time sweep table09 table08 --device cuda
 within_time sweep fig02 --device cuda
 within_time sweep all --device cuda
-words="$archive holds all finished runs."
-[[ -e $archive ]] || words="no run has finished."
-if ((failed > 0)); then
-  echo "gpu: $failed of $commands commands failed, see above; $words"
-  exit 1
-fi
-echo "gpu: everything is done; $words"
+told "everything is done"

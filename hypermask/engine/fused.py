@@ -164,7 +164,7 @@ def _demand_known_parts(method: OutputLayerMethod, task: int) -> None:
     weight, bias = method.output_layer()
     outputs = method.outputs([task])[0]
     found = torch.addmv(bias, weight, method.hidden([task])[0])
-    if not torch.allclose(found, outputs, rtol=0.0, atol=1e-3 * outputs.abs().max().item()):
+    if not torch.allclose(found, outputs, rtol=0.0, atol=1e-3 * outputs.abs().max().item(), equal_nan=True):
         raise UnavailableError(f"{type(method).__name__}'s outputs are not its output layer applied to its hidden")
     for whole, part in (("loss", "task_loss"), ("backward", "task_loss"), ("outputs", "hidden")):
         if _place(method, whole) < _place(method, part):
@@ -172,12 +172,9 @@ def _demand_known_parts(method: OutputLayerMethod, task: int) -> None:
 
 
 def _capturable(method: Method) -> bool:
-    """Whether the method says so, and said it of the step that it has now: a subclass with another has to say it
-    again."""
-    if "capturable" in vars(method):
-        return method.capturable
-    step = min(_place(method, name) for name in ("loss", "backward", "task_loss"))
-    return method.capturable and _place(method, "capturable") <= step
+    """Whether the method says so, itself or its own class: a subclass may do something else in a step, and has to say
+    it again."""
+    return method.capturable and any("capturable" in vars(place) for place in (method, type(method)))
 
 
 def _kind_of_layer(weight: torch.Tensor) -> type:

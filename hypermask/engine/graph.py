@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from functools import cache
 
 import torch
 
@@ -16,19 +15,23 @@ _ONE_AT_A_TIME = threading.Lock()
 WARM_UP = 3
 
 
-@cache
-def _side_stream(device: torch.device) -> torch.cuda.Stream:
-    return torch.cuda.Stream(device)
+# Device -> the stream beside the default one, for each thread.
+_BESIDE = threading.local()
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream:
-    """The stream to capture on, the same for every task: the thread's own, or one beside the default stream.
+    """The stream to capture on, the same for every task: the thread's own, or one of it beside the default stream.
 
     Streams come round from a pool of 32, so that a new one for each task would soon be another thread's, and libraries
     keep a workspace for each.
     """
     current = torch.cuda.current_stream(device)
-    return _side_stream(device) if current == torch.cuda.default_stream(device) else current
+    if current != torch.cuda.default_stream(device):
+        return current
+    streams = _BESIDE.__dict__
+    if device not in streams:
+        streams[device] = torch.cuda.Stream(device)
+    return streams[device]
 
 
 class CapturedStep:

@@ -136,6 +136,8 @@ class OutputLayer:
         tasks = self._partial[0]
         try:
             self._launch(0, self._bias, tasks, tasks, tasks[0], self._squares.new_zeros(2), 0.0)
+        except torch.OutOfMemoryError:
+            raise
         except Exception as error:
             # Of whatever kind: the compiler, its program and the driver each have their own.
             reason = str(error).strip().splitlines() or [type(error).__name__]

