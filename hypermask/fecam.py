@@ -28,7 +28,7 @@ class Prototypes:
     """Some classes as Gaussians of their features, float64.
 
     means: [C, d], each of length 1.  whitening: [C, d, d], inverses of the normalised covariances' lower Cholesky
-    factors: one product with them is many times faster on a GPU than solving with the factors for every batch.
+    factors, so that a batch costs a product instead of a triangular solve for each class.
     """
 
     means: torch.Tensor
