@@ -97,7 +97,7 @@ class Record:
 
     @property
     def status(self) -> str:
-        """`finished`, or `diverged` where the weights stopped being finite."""
+        """`finished`, or `diverged` where weights or class scores stopped being finite."""
         return self.payload["status"]
 
     @property

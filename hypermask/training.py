@@ -110,9 +110,9 @@ def train(
     the other fields of `Settings`.
 
     The record's configuration tells other networks and other data apart - by modules, shapes and the source of their
-    classes, by checksums and sizes - so that their runs are never mixed. A run whose weights stop being finite ends
-    there with the status "diverged". One that is stopped leaves nothing but weights that it was to keep: only named
-    experiments go on from checkpoints.
+    classes, by checksums and sizes - so that their runs are never mixed. A run whose weights stop being finite, or
+    whose scores have no softmax any more, ends there with the status "diverged". One that is stopped leaves nothing
+    but weights that it was to keep: only named experiments go on from checkpoints.
     """
     preflight.check(method, benchmark)
     training = section_from_dict(TrainingConfig, section_to_dict(training or TrainingConfig(iterations=500)))
@@ -237,10 +237,10 @@ def _learn(
             seed_layers(settings.seed, task)
             _learn_task(method, benchmark, training, task, settings, history, progress)
             # Buffers may be infinite for good reason, as those of causal masks are.
-            if not all(bool(parameter.isfinite().all()) for parameter in method.parameters()):
+            finite = all(bool(parameter.isfinite().all()) for parameter in method.parameters())
+            if not finite or not _evaluate_learned(method, benchmark, task, history):
                 status = "diverged"
                 break
-            _evaluate_learned(method, benchmark, task, history)
             layers.append({name: layer.cpu().clone() for name, layer in method.shared_layers().items()})
             row = history.accuracy[task]
             progress.finished_task(task, row[task], sum(row) / len(row), history.task_seconds[task])
@@ -472,12 +472,19 @@ def _validate(
     return loss
 
 
-def _evaluate_learned(method: Method, benchmark: Benchmark, task: int, history: History) -> None:
-    """A new row of the accuracy matrix: every task up to this one, measured."""
+def _evaluate_learned(method: Method, benchmark: Benchmark, task: int, history: History) -> bool:
+    """A new row of the accuracy matrix: every task up to this one, measured.
+
+    False, and no row, where some class scores are plus infinity or not a number: they have no softmax, and the largest
+    of them tells nothing.
+    """
     watch = Stopwatch(benchmark.device)
-    row = [evaluate(method, benchmark, j, benchmark.task(j).test)[0] for j in range(task + 1)]
-    history.accuracy.append(row)
+    measured = [evaluate(method, benchmark, j, benchmark.task(j).test) for j in range(task + 1)]
+    if any(math.isnan(loss) for _, loss in measured):
+        return False
+    history.accuracy.append([accuracy for accuracy, _ in measured])
     history.evaluation_seconds.append(round(watch.seconds(), 3))
+    return True
 
 
 def _square(rows: list[list[float]], tasks: int) -> list[list[float | None]]:

@@ -15,14 +15,16 @@ def root(tmp_path, monkeypatch):
 
 
 def cells(choice: str) -> list[str]:
-    (line,) = [line for line in questions.markdown().splitlines() if f"| {choice} |" in line]
+    line = next(line for line in questions.markdown().splitlines() if f"| {choice} |" in line)
     return [cell.strip() for cell in line.strip("|").split("|")][2:]
 
 
 def test_every_choice_is_a_configuration_of_its_own_and_the_first_is_the_named_one():
     for question in QUESTIONS:
         needs = [need for _, need in question.choices]
-        assert needs[0].overrides == ()
+        # Nothing is changed in the first that is not in all: how many tasks are trained.
+        assert all(change.startswith("tasks=") for change in needs[0].overrides)
+        assert all(set(needs[0].overrides) <= set(need.overrides) for need in needs)
         hashes = [experiments.get(need.experiment).override(list(need.overrides)).config.hash for need in needs]
         assert len(set(hashes)) == len(hashes) >= 2
         assert len({(need.experiment, need.seeds) for need in needs}) == 1
@@ -53,9 +55,20 @@ def test_losses_that_are_not_finite_are_never_the_lowest_and_no_point_is_no_valu
     assert cells("7x7 convolution of stride 2, max pooling")[:3] == ["1/1", "–", "79.96"]
 
 
+def test_one_task_has_no_backward_transfer(root):
+    changes = ["tasks=1", "target_stem=conv7-pool"]
+    made_up = payload("split_cifar100/hypermask-t", 1, final=[81.0], overrides=changes)
+    records.write(made_up, None, root / "records")
+    lines = questions.markdown().splitlines()
+    (start,) = [number for number, line in enumerate(lines) if line.startswith("| The same, first task alone")]
+    shown = [cell.strip() for cell in lines[start + 2].strip("|").split("|")]
+    assert shown[1:3] == ["7x7 convolution of stride 2, max pooling", "1/1"]
+    assert shown[4:6] == ["81.00", "–"]
+
+
 def test_the_missing_runs_are_one_sweep(root):
     jobs = sweeps.jobs([sweeps.QUESTIONS])
-    assert sum(len(job.missing) for job in jobs) == 3 * 3 + 2 + 6
+    assert sum(len(job.missing) for job in jobs) == 3 * 3 + 2 + 6 + 3
     assert all(job.infer == ("ent", "fecam") for job in jobs if job.experiment.name == T)
 
 

@@ -599,6 +599,22 @@ def test_a_run_that_diverges_later_keeps_the_tasks_before(tmp_path):
     assert [line[1] for line in diary.lines if line[0] == "finished"] == [0]
 
 
+class Overflowing(Counter):
+    """Its weights stay finite, and from its second task on the scores of its first are not."""
+
+    def logits(self, inputs, task):
+        scores = super().logits(inputs, task)
+        return scores + math.inf if task == 0 and sum(what == "end" for what, *_ in self.asked) > 1 else scores
+
+
+def test_scores_without_softmax_are_divergence_and_no_accuracy(tmp_path):
+    record = train(Overflowing(3), split_digits(tasks=3), TINY, root=tmp_path, engine="eager", infer=("ent",))
+    assert (record.status, record.payload["inference"]) == ("diverged", None)
+    rows = record.payload["accuracy"]
+    assert rows[0][0] is not None
+    assert rows[1:] == [[None] * 3] * 2
+
+
 def test_a_method_and_a_benchmark_of_different_length_are_one_sentence():
     with pytest.raises(HyperMaskError) as caught:
         train(hypermask_on_digits(3), split_digits(tasks=2), TINY)

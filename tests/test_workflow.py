@@ -169,6 +169,8 @@ def gpu(project_root, root, monkeypatch) -> Callable[[int], subprocess.Completed
     script, python = root / "workflow" / "gpu.sh", root / "python"
     script.parent.mkdir()
     script.write_bytes((project_root / "workflow" / "gpu.sh").read_bytes())
+    (root / "hypermask").mkdir()
+    (root / "hypermask" / "bench.py").write_text("older = True\n")
     python.write_text(f'#!/bin/sh\n[ "$1" = - ] && exec "{sys.executable}" "$@"\nshift 2\necho "$*" >> commands\n')
     python.chmod(0o755)
     monkeypatch.setenv("PYTHON", str(python))
@@ -212,6 +214,11 @@ def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(
     again = (root / "commands").read_text().splitlines()[len(commands) :]
     assert not any(command.startswith(("bench", "verify")) for command in again)
     assert again[0] == f"run {trainable} --infer ent fecam --seed 1 --device cuda"
+    # Of other code nothing is known.
+    (root / "hypermask" / "bench.py").write_text("older = False\n")
+    gpu(5)
+    newer = (root / "commands").read_text().splitlines()[len(commands) + len(again) :]
+    assert sum(command.startswith(("bench", "verify")) for command in newer) == 3
 
 
 def test_on_a_gpu_failures_are_told_at_the_end(root, gpu):

@@ -18,6 +18,7 @@ archive=$(realpath -m "$2")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 PYTHON=${PYTHON:-python3}
 commands=0 failed=0 status=0
+code=$(find hypermask -type f \( -name '*.py' -o -name '*.c' \) -print0 | sort -z | xargs -0 cat | sha256sum | cut -c1-12)
 
 left() { echo $((deadline - $(date +%s))); }
 
@@ -66,14 +67,14 @@ within_time() {
   pack
 }
 
-# The same for what leaves no run, and is not repeated when the script is called again.
+# The same for what leaves no run, and is not repeated when the script is called again with the same code.
 once() {
   local mark
-  mark=build/gpu/$(tr -cs '[:alnum:]_\n' - <<<"$*")
+  mark=build/gpu/$code/$(tr -cs '[:alnum:]_\n' - <<<"$*")
   if [[ ! -e $mark ]]; then
     within_time "$@"
     if ((status == 0)); then
-      mkdir -p build/gpu
+      mkdir -p "build/gpu/$code"
       touch "$mark"
     fi
   fi
