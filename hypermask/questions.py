@@ -44,8 +44,8 @@ def _question(
 
 
 _STEMS = {
-    "3x3 convolution, max pooling": "",
-    "3x3 convolution": "target_stem=conv3",
+    "3x3 convolution": "",
+    "3x3 convolution, max pooling": "target_stem=conv3-pool",
     "7x7 convolution of stride 2, max pooling": "target_stem=conv7-pool",
 }
 

@@ -46,7 +46,7 @@ class ResNet18(nn.Module):
     """
 
     def __init__(
-        self, channels: int, widths: Sequence[int], classes: int, activation: str = "relu", stem: str = "conv3-pool"
+        self, channels: int, widths: Sequence[int], classes: int, activation: str = "relu", stem: str = "conv3"
     ) -> None:
         super().__init__()
         if len(widths) != 5:
@@ -101,7 +101,7 @@ def build(
     activation: str,
     input_shape: Sequence[int],
     classes: int,
-    stem: str = "conv3-pool",
+    stem: str = "conv3",
 ) -> nn.Module:
     """The target network of a configuration.  input_shape: one sample's, without the batch; a ResNet's is [C, H, W]."""
     if name == "mlp":

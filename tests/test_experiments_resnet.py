@@ -15,7 +15,7 @@ SHARED = {
     "method.target": "resnet18",
     "method.target_hidden": (16, 16, 32, 64, 128),
     "method.target_activation": "relu",
-    "method.target_stem": "conv3-pool",
+    "method.target_stem": "conv3",
     "method.batch_stats": "batch",
     "method.output_regularizer": "paper",
     "training.iterations": None,
@@ -74,6 +74,20 @@ def test_the_values_are_the_papers(name):
 
 
 @pytest.mark.parametrize(
+    ("methods", "stem"), [(("hypermask-t", "hypermask-f", "wsn"), "conv3"), (("ncm", "fetril", "fecam"), "conv3-pool")]
+)
+def test_the_stem_is_the_measured_one_and_of_frozen_features_the_one_of_the_text(methods, stem):
+    found = [
+        experiment.config.method.target_stem
+        for name, experiment in experiments.EXPERIMENTS.items()
+        if name.split("/")[0] in ("split_cifar100", "split_cifar100_5x20", "tiny_imagenet")
+        and name.split("/")[1] in methods
+    ]
+    assert len(found) >= 3
+    assert set(found) == {stem}
+
+
+@pytest.mark.parametrize(
     ("name", "training_images", "steps"),
     [
         ("split_cifar100/hypermask-t", 4500, 142_000),
@@ -114,7 +128,7 @@ def test_published_hashes_do_not_see_the_later_fields():
     values = experiments.get("split_mnist/hypermask-t").config.to_dict()["method"]
     assert {"target_stem", "batch_stats"}.isdisjoint(values)
     values = experiments.get("split_cifar100/hypermask-t").config.to_dict()["method"]
-    assert values["target_stem"] == "conv3-pool"
+    assert values["target_stem"] == "conv3"
     assert "batch_stats" not in values
 
 
@@ -124,7 +138,7 @@ def test_published_hashes_do_not_see_the_later_fields():
         ("split_cifar100/hypermask-t", ["target_stem=conv5"], "target_stem is 'conv5'; expected conv3, conv3-pool or "),
         ("split_cifar100/hypermask-t", ["target_hidden=16,16"], "target_hidden is (16, 16); expected the maps of the "),
         ("split_cifar100/hypermask-t", ["batch_stats=moving"], "batch_stats is 'moving'; expected batch or task."),
-        ("split_cifar100/hypermask-t", ["target=mlp"], "target_stem is 'conv3-pool'; expected none unless the target "),
+        ("split_cifar100/hypermask-t", ["target=mlp"], "target_stem is 'conv3'; expected none unless the target "),
         ("split_mnist/hypermask-t", ["target_stem=conv3"], "target_stem is 'conv3'; expected none unless the target "),
     ],
 )

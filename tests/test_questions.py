@@ -42,16 +42,16 @@ def test_what_is_measured_stands_beside_its_choice(root):
 
 def test_of_a_run_that_keeps_the_lowest_validation_loss_that_model_counts(root):
     curve = {"iteration": [1, 2, 3], "loss": [0.5, 0.1, 0.3], "accuracy": [50.0, 60.0, 70.0]}
-    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv3"], validation=[curve] * 10)
-    assert cells("3x3 convolution")[:2] == ["1/1", "60.00"]
+    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv3-pool"], validation=[curve] * 10)
+    assert cells("3x3 convolution, max pooling")[:2] == ["1/1", "60.00"]
 
 
 def test_losses_that_are_not_finite_are_never_the_lowest_and_no_point_is_no_value(root):
     curve = {"iteration": [1, 2, 3], "loss": [None, 0.4, 0.3], "accuracy": [50.0, 60.0, 70.0]}
     empty = {"iteration": [], "loss": [], "accuracy": []}
-    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv3"], validation=[curve] * 10)
+    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv3-pool"], validation=[curve] * 10)
     write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv7-pool"], validation=[curve, *[empty] * 9])
-    assert cells("3x3 convolution")[:2] == ["1/1", "70.00"]
+    assert cells("3x3 convolution, max pooling")[:2] == ["1/1", "70.00"]
     assert cells("7x7 convolution of stride 2, max pooling")[:3] == ["1/1", "–", "79.96"]
 
 
