@@ -15,7 +15,7 @@ def root(tmp_path, monkeypatch):
 
 
 def cells(choice: str) -> list[str]:
-    line = next(line for line in questions.markdown().splitlines() if f"| {choice} |" in line)
+    (line,) = [line for line in questions.markdown().splitlines() if f"| {choice} |" in line]
     return [cell.strip() for cell in line.strip("|").split("|")][2:]
 
 
@@ -42,33 +42,30 @@ def test_what_is_measured_stands_beside_its_choice(root):
 
 def test_of_a_run_that_keeps_the_lowest_validation_loss_that_model_counts(root):
     curve = {"iteration": [1, 2, 3], "loss": [0.5, 0.1, 0.3], "accuracy": [50.0, 60.0, 70.0]}
-    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv3-pool"], validation=[curve] * 10)
-    assert cells("3x3 convolution, max pooling")[:2] == ["1/1", "60.00"]
+    write_record(root / "records", F, 1, 80.0, overrides=["norm_parameters=always"], validation=[curve] * 10)
+    assert cells("trained, shared by the tasks")[:2] == ["1/1", "60.00"]
 
 
 def test_losses_that_are_not_finite_are_never_the_lowest_and_no_point_is_no_value(root):
     curve = {"iteration": [1, 2, 3], "loss": [None, 0.4, 0.3], "accuracy": [50.0, 60.0, 70.0]}
     empty = {"iteration": [], "loss": [], "accuracy": []}
-    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv3-pool"], validation=[curve] * 10)
-    write_record(root / "records", F, 1, 80.0, overrides=["target_stem=conv7-pool"], validation=[curve, *[empty] * 9])
-    assert cells("3x3 convolution, max pooling")[:2] == ["1/1", "70.00"]
-    assert cells("7x7 convolution of stride 2, max pooling")[:3] == ["1/1", "–", "79.96"]
+    write_record(root / "records", F, 1, 80.0, overrides=["norm_parameters=always"], validation=[curve] * 10)
+    write_record(root / "records", F, 1, 80.0, overrides=["statistics=cifar100"], validation=[curve, *[empty] * 9])
+    assert cells("trained, shared by the tasks")[:2] == ["1/1", "70.00"]
+    assert cells("CIFAR-100's")[:3] == ["1/1", "–", "79.96"]
 
 
 def test_one_task_has_no_backward_transfer(root):
     changes = ["tasks=1", "target_stem=conv7-pool"]
     made_up = payload("split_cifar100/hypermask-t", 1, final=[81.0], overrides=changes)
     records.write(made_up, None, root / "records")
-    lines = questions.markdown().splitlines()
-    (start,) = [number for number, line in enumerate(lines) if line.startswith("| The same, first task alone")]
-    shown = [cell.strip() for cell in lines[start + 2].strip("|").split("|")]
-    assert shown[1:3] == ["7x7 convolution of stride 2, max pooling", "1/1"]
-    assert shown[4:6] == ["81.00", "–"]
+    shown = cells("7x7 convolution of stride 2, max pooling")
+    assert (shown[0], shown[2:4]) == ("1/1", ["81.00", "–"])
 
 
 def test_the_missing_runs_are_one_sweep(root):
     jobs = sweeps.jobs([sweeps.QUESTIONS])
-    assert sum(len(job.missing) for job in jobs) == 3 * 3 + 2 + 6 + 3
+    assert sum(len(job.missing) for job in jobs) == 3 * 3 + 2 + 4 + 3
     assert all(job.infer == ("ent", "fecam") for job in jobs if job.experiment.name == T)
 
 
