@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -21,6 +22,10 @@ from hypermask.methods.base import Method, Network
 # A normalised covariance whose Cholesky factor has a squared pivot below this is singular up to rounding: its features
 # have a constant sum, the one case that shrinkage does not mend.
 RIDGE = 1e-8
+
+# Features by which a distance grows on a CPU until its class is too far to matter. A GPU forms whole distances: there
+# the small steps would take longer than what they save.
+BLOCK = 128
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,47 @@ class Prototypes:
     def distances(self, features: torch.Tensor) -> torch.Tensor:
         """Squared Mahalanobis distance d_M of features [B, d] to every class: [B, C]."""
         unit = normalise(features)
-        distances = unit.new_empty(len(unit), len(self.means))
-        for label, (mean, whitening) in enumerate(zip(self.means, self.whitening, strict=True)):
-            distances[:, label] = ((unit - mean) @ whitening.T).square_().sum(dim=1)
-        return distances
+        return self._parts(unit, 0, unit.shape[1])
+
+    def nearest(self, features: torch.Tensor, beyond: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Smallest d_M [B] of features [B, d] to a class, and that class [B], the lowest of ties.
+
+        beyond: [B], float64; a smallest distance that exceeds it may come back as infinity, with any number for class.
+        A distance is a sum of squares of which the first k need the first k features alone, so a class can be left
+        as soon as its sum exceeds `beyond` or another class's distance; the others' are complete.
+        """
+        unit = normalise(features)
+        size, classes = unit.shape[1], len(self.means)
+        block = BLOCK if unit.device.type == "cpu" else size
+        ends = [*range(block, size, block), size]
+        sums = self._parts(unit, 0, ends[0])
+        likely = sums.argmin(dim=1)
+        if len(ends) == 1:
+            return sums.gather(1, likely[:, None])[:, 0], likely
+        best, labels = beyond.clone(), torch.full_like(likely, classes)
+        # The likeliest class first: its whole distance lets most of the others be left early.
+        for first in (True, False):
+            for label in range(classes):
+                rows = (((likely == label) == first) & (sums[:, label] <= best)).nonzero().squeeze(1)
+                distances = sums[rows, label]
+                for start, stop in pairwise(ends):
+                    if not len(rows):
+                        break
+                    distances = distances + self._part(unit[rows], label, start, stop)
+                    near = distances <= best[rows]
+                    rows, distances = rows[near], distances[near]
+                nearer = (distances < best[rows]) | (label < labels[rows])
+                best[rows[nearer]], labels[rows[nearer]] = distances[nearer], label
+        return torch.where(labels < classes, best, torch.inf), labels
+
+    def _parts(self, unit: torch.Tensor, start: int, stop: int) -> torch.Tensor:
+        """`_part` of every class: [B, C]."""
+        return torch.stack([self._part(unit, label, start, stop) for label in range(len(self.means))], dim=1)
+
+    def _part(self, unit: torch.Tensor, label: int, start: int, stop: int) -> torch.Tensor:
+        """What the whitened features start..stop-1 of vectors [B, d] of length 1 add to their distance to a class."""
+        difference = unit[:, :stop] - self.means[label, :stop]
+        return (difference @ self.whitening[label, start:stop, :stop].T).square_().sum(dim=1)
 
 
 def prototypes(features: torch.Tensor, labels: torch.Tensor, classes: int) -> Prototypes:
@@ -126,15 +168,16 @@ class FeCAM:
             self._prototypes.append(prototypes(features, task.train.labels, len(task.classes)))
 
     def candidates(
-        self, network: Network, inputs: torch.Tensor, task: int, known: int
+        self, network: Network, inputs: torch.Tensor, task: int, known: int, best: torch.Tensor
     ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
-        """For each of the first `known` tasks the smallest distance [B] and its local label [B], the lowest of ties."""
+        """For each of the first `known` tasks the smallest distance [B] and its local label [B], the lowest of ties.
+
+        The network's own task comes first, as its classes are usually the closest.
+        """
         features = network.features(inputs)
         if not features.isfinite().all():
             raise HyperMaskError(
                 f"the network of task {task + 1} gives features that are not finite; expected numbers, so train again."
             )
-        for candidate, task_prototypes in enumerate(self._prototypes[:known]):
-            distances = task_prototypes.distances(features)
-            labels = distances.argmin(dim=1)
-            yield candidate, distances.gather(1, labels[:, None])[:, 0], labels
+        for candidate in sorted(range(known), key=lambda other: other != task):
+            yield candidate, *self._prototypes[candidate].nearest(features, best[max(task, candidate)])

@@ -46,8 +46,14 @@ class Procedure(Protocol):
     def learn(self, method: Method, known: int) -> None:
         """Prepare for the first `known` tasks with the networks as they are now."""
 
-    def candidates(self, network: Network, inputs: torch.Tensor, task: int, known: int) -> Candidates:
-        """Candidates that the network of `task` gives for inputs [B, ...]: tasks, with values and local labels [B]."""
+    def candidates(
+        self, network: Network, inputs: torch.Tensor, task: int, known: int, best: torch.Tensor
+    ) -> Candidates:
+        """Candidates that the network of `task` gives for inputs [B, ...]: tasks, with values and local labels [B].
+
+        best: the smallest values so far, float64 [known, B], row max(task, candidate) for a candidate; a candidate
+        whose value exceeds its row cannot win, so infinity will do for it. Rows change as candidates are given.
+        """
 
 
 class ENT:
@@ -59,7 +65,9 @@ class ENT:
     def learn(self, method: Method, known: int) -> None:
         """Nothing to prepare."""
 
-    def candidates(self, network: Network, inputs: torch.Tensor, task: int, known: int) -> Candidates:
+    def candidates(
+        self, network: Network, inputs: torch.Tensor, task: int, known: int, best: torch.Tensor
+    ) -> Candidates:
         """The task itself. Scores beyond its classes, where a network has more, are left out."""
         logits = network.logits(inputs)[:, : self._sizes[task]]
         yield task, entropy(logits), logits.argmax(dim=1)
@@ -74,7 +82,9 @@ class BestScore:
     def learn(self, method: Method, known: int) -> None:
         """Nothing to prepare."""
 
-    def candidates(self, network: Network, inputs: torch.Tensor, task: int, known: int) -> Candidates:
+    def candidates(
+        self, network: Network, inputs: torch.Tensor, task: int, known: int, best: torch.Tensor
+    ) -> Candidates:
         """The task itself, with minus its highest score."""
         scores, labels = network.logits(inputs)[:, : self._sizes[task]].max(dim=1)
         yield task, -scores.double(), labels
@@ -148,9 +158,10 @@ def measure(
     readings = found.setdefault(procedure, {reading: new_reading() for reading in READINGS})
     by = _known(method)[procedure](benchmark)
     by.learn(method, task + 1)
-    predicted = predict(by, method, classes, ordered, len(truth))
+    last = task + 1 == benchmark.tasks
+    predicted = predict(by, method, classes, ordered, len(truth), every=last)
     add(readings["after-task"], predicted[-1], truth, classes)
-    if task + 1 == benchmark.tasks:
+    if last:
         for j in range(1, benchmark.tasks + 1):
             size = sum(len(test) for test in tests[:j])
             add(readings["released-code"], predicted[j - 1, :size], truth[:size], classes)
@@ -228,27 +239,29 @@ def predict(
     classes: Classes,
     batches: Callable[[], Iterator[torch.Tensor]],
     size: int,
+    every: bool = False,
 ) -> torch.Tensor:
-    """Predicted positions for `size` images, int64 [T, size]: row j (0-based) with the first j + 1 tasks known.
+    """Predicted positions for `size` images, int64 [1, size]; with `every` [T, size], row j with the first j + 1 tasks
+    known.
 
     classes: of all T known tasks.  batches: gives the images' inputs, once for every network. Of equal values the
     lowest task and class wins.
     """
     known, device = len(classes.first), classes.first.device
-    values = torch.full((known, size), torch.inf, dtype=torch.float64, device=device)
-    positions = torch.full((known, size), len(classes.absolute), device=device)
+    rows = known if every else 1
+    values = torch.full((rows, size), torch.inf, dtype=torch.float64, device=device)
+    positions = torch.full((rows, size), len(classes.absolute), device=device)
     for task in range(known):
         network = method.network(task)
         start = 0
         for inputs in batches():
             part = slice(start, start + len(inputs))
             start = part.stop
-            for candidate, value, label in procedure.candidates(network, inputs, task, known):
+            best = values[:, part].expand(known, -1)
+            for candidate, value, label in procedure.candidates(network, inputs, task, known, best):
                 # A candidate counts from when both its network and its classes are known.
-                level = max(task, candidate)
-                _keep_best(values[level, part], positions[level, part], value, classes.first[candidate] + label)
-    for level in range(1, known):
-        _keep_best(values[level], positions[level], values[level - 1], positions[level - 1])
+                counts = slice(max(task, candidate) if every else 0, None)
+                _keep_best(values[counts, part], positions[counts, part], value, classes.first[candidate] + label)
     return positions
 
 
@@ -271,7 +284,7 @@ def add(reading: dict[str, list], predicted: torch.Tensor, true: torch.Tensor, c
 def _keep_best(
     values: torch.Tensor, positions: torch.Tensor, other_values: torch.Tensor, other_positions: torch.Tensor
 ) -> None:
-    """Put the smaller value, or the lower position of equal values, in place."""
+    """Put the smaller value, or the lower position of equal values, in place: values [R, B], other values [B]."""
     better = (other_values < values) | ((other_values == values) & (other_positions < positions))
     values.copy_(torch.where(better, other_values, values))
     positions.copy_(torch.where(better, other_positions, positions))

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from hypermask import experiments, inference, methods
+from hypermask import experiments, fecam, inference, methods
 from hypermask.benchmarks import split_digits
 from hypermask.errors import HyperMaskError
 from hypermask.fecam import FeCAM, Prototypes, correlation, covariance, factorise, normalise, prototypes, shrink
@@ -77,6 +77,54 @@ def test_prototypes_equal_the_formulas_with_an_inverse():
     np.testing.assert_allclose(known.distances(images).numpy(), expected, rtol=1e-9)
 
 
+def test_the_nearest_class_is_that_of_whole_distances():
+    # 300 features are three blocks, of 128, 128 and 44.
+    labels = torch.arange(400) % 8
+    training = random(400, 300, seed=9) + 2 * random(8, 300, seed=10)[labels]
+    images = random(90, 300, seed=11) + 2 * random(8, 300, seed=10)[torch.arange(90) % 8]
+    known = prototypes(training, labels, 8)
+    distances = known.distances(images)
+    values, nearest = known.nearest(images, torch.full((90,), torch.inf, dtype=torch.float64))
+    torch.testing.assert_close(values, distances.amin(dim=1))
+    assert torch.equal(nearest, distances.argmin(dim=1))
+    assert len(nearest.unique()) == 8
+    # Where something else is nearer already, no class is; where it is as near, the class still is.
+    beyond = values.clone()
+    beyond[::2] *= 0.999
+    bounded, classes = known.nearest(images, beyond)
+    assert bounded[::2].isinf().all()
+    assert torch.equal(bounded[1::2], values[1::2])
+    assert torch.equal(classes[1::2], nearest[1::2])
+
+
+def test_far_classes_are_left_early(monkeypatch):
+    monkeypatch.setattr(fecam, "BLOCK", 2)
+    rows = []
+    whole = Prototypes._part
+
+    def counted(self, unit, label, start, stop):
+        rows.append((label, start, len(unit)))
+        return whole(self, unit, label, start, stop)
+
+    monkeypatch.setattr(Prototypes, "_part", counted)
+    identity = torch.eye(6, dtype=torch.float64)
+    known = Prototypes(torch.stack([-identity[0], identity[0], identity[1]]), torch.stack([identity] * 3))
+    values, nearest = known.nearest(5 * identity[:2], torch.full((2,), torch.inf, dtype=torch.float64))
+    assert (values.tolist(), nearest.tolist()) == ([0, 0], [1, 2])
+    # Of three blocks all classes see the first; only the likeliest of each image, one image each, sees the others.
+    assert rows == [(0, 0, 2), (1, 0, 2), (2, 0, 2), (1, 2, 1), (1, 4, 1), (2, 2, 1), (2, 4, 1)]
+
+
+def test_of_classes_as_near_the_lowest_is_the_nearest(monkeypatch):
+    identity = torch.eye(3, dtype=torch.float64)
+    known = Prototypes(torch.stack([identity[2], identity[0], identity[0]]), torch.stack([identity] * 3))
+    images, far = identity[[0, 0, 1]], torch.full((3,), torch.inf, dtype=torch.float64)
+    for block in (128, 1):
+        monkeypatch.setattr(fecam, "BLOCK", block)
+        values, nearest = known.nearest(images, far)
+        assert (values.tolist(), nearest.tolist()) == ([0, 0, 2], [1, 1, 0])
+
+
 # --- degenerate classes ---------------------------------------------------------------------------
 
 
@@ -142,7 +190,9 @@ def untrained(digits) -> HyperMask:
     return methods.build(config.method, digits, seed=1)
 
 
-def test_predictions_equal_a_loop_over_networks_and_classes(digits, untrained):
+@pytest.mark.parametrize("block", [128, 5])
+def test_predictions_equal_a_loop_over_networks_and_classes(digits, untrained, block, monkeypatch):
+    monkeypatch.setattr(fecam, "BLOCK", block)
     found: dict = {}
     inference.measure(found, "fecam", untrained, digits, 2, seed=1)
     with torch.no_grad():
@@ -173,7 +223,7 @@ def test_features_that_are_no_numbers_are_refused(digits, untrained):
     procedure.learn(untrained, 1)
     inputs = torch.full((2, 64), torch.nan)
     with pytest.raises(HyperMaskError, match="the network of task 1 gives features that are not finite"):
-        next(procedure.candidates(untrained.network(0), inputs, 0, 1))
+        next(procedure.candidates(untrained.network(0), inputs, 0, 1, torch.zeros(1, 2)))
 
 
 # --- features of a method -------------------------------------------------------------------------

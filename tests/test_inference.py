@@ -180,7 +180,7 @@ def test_a_tie_found_later_still_goes_to_the_lowest_class():
         def learn(self, method, known):
             pass
 
-        def candidates(self, network, inputs, task, known):
+        def candidates(self, network, inputs, task, known, best):
             # Class 3 (task 2) first, in the network of task 1; class 0 (task 1) as near, in that of task 2.
             values = {0: [(0, 2.0, 0), (1, 1.0, 1)], 1: [(0, 1.0, 0), (1, 1.0, 1)]}[task]
             for candidate, value, label in values[:known]:
@@ -189,8 +189,34 @@ def test_a_tie_found_later_still_goes_to_the_lowest_class():
 
     classes = Classes([(0, 1), (2, 3)], torch.device("cpu"))
     batches = [torch.zeros(3, 2)]
-    predicted = inference.predict(Candidates(), Nearer(), classes, lambda: iter(batches), 3)
+    predicted = inference.predict(Candidates(), Nearer(), classes, lambda: iter(batches), 3, every=True)
     assert predicted.tolist() == [[0] * 3, [0] * 3]
+    assert inference.predict(Candidates(), Nearer(), classes, lambda: iter(batches), 3).tolist() == [[0] * 3]
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_a_procedure_is_told_the_best_values_so_far(every):
+    told = []
+
+    class Candidates:
+        def learn(self, method, known):
+            pass
+
+        def candidates(self, network, inputs, task, known, best):
+            for candidate, value in {0: [(0, 4.0), (2, 3.0)], 1: [(1, 2.0)], 2: [(0, 1.0)]}[task]:
+                told.append(best[:, 0].tolist())
+                yield candidate, torch.full((len(inputs),), value).double(), torch.zeros(len(inputs)).long()
+
+    classes = Classes([(0, 1), (2, 3), (4, 5)], torch.device("cpu"))
+    predicted = inference.predict(Candidates(), Nearer(), classes, lambda: iter([torch.zeros(2, 2)]), 2, every)
+    inf = float("inf")
+    if every:
+        # Row l: of the first l + 1 tasks' networks and classes.
+        assert told == [[inf] * 3, [4.0] * 3, [4.0, 4.0, 3.0], [4.0, 2.0, 2.0]]
+        assert predicted.tolist() == [[0, 0], [2, 2], [0, 0]]
+    else:
+        assert told == [[inf] * 3, [4.0] * 3, [3.0] * 3, [2.0] * 3]
+        assert predicted.tolist() == [[0, 0]]
 
 
 # --- on digits, against loops ---------------------------------------------------------------------
