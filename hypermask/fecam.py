@@ -7,9 +7,9 @@ distance is Mahalanobis' between features and mean, both of length 1. Everything
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 
 import torch
 import torch.nn.functional as F
@@ -168,16 +168,20 @@ class FeCAM:
             self._prototypes.append(prototypes(features, task.train.labels, len(task.classes)))
 
     def candidates(
-        self, network: Network, inputs: torch.Tensor, task: int, known: int, best: torch.Tensor
-    ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
-        """For each of the first `known` tasks the smallest distance [B] and its local label [B], the lowest of ties.
+        self, networks: Sequence[Network], inputs: torch.Tensor, best: torch.Tensor
+    ) -> Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]:
+        """For each network and each known task the smallest distance [B] and its local label [B], the lowest of ties.
 
-        The network's own task comes first, as its classes are usually the closest.
+        Every network's own task comes first: an image is usually closest to a class of its own task in its own network,
+        and what is farther is soon left.
         """
-        features = network.features(inputs)
-        if not features.isfinite().all():
-            raise HyperMaskError(
-                f"the network of task {task + 1} gives features that are not finite; expected numbers, so train again."
-            )
-        for candidate in sorted(range(known), key=lambda other: other != task):
-            yield candidate, *self._prototypes[candidate].nearest(features, best[max(task, candidate)])
+        features = [network.features(inputs) for network in networks]
+        for task, values in enumerate(features):
+            if not values.isfinite().all():
+                raise HyperMaskError(
+                    f"the network of task {task + 1} gives features that are not finite; expected numbers, so train "
+                    "again."
+                )
+        pairs = product(range(len(networks)), repeat=2)
+        for network, task in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
+            yield network, task, *self._prototypes[task].nearest(features[network], best[max(network, task)])

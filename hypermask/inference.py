@@ -16,7 +16,7 @@ Where a prediction does not depend on the other images of its batch, as in netwo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,7 +35,7 @@ from hypermask.seeds import generator
 
 READINGS = ("after-task", "released-code", "shuffled")
 
-Candidates = Iterator[tuple[int, torch.Tensor, torch.Tensor]]
+Candidates = Iterator[tuple[int, int, torch.Tensor, torch.Tensor]]
 
 
 class Procedure(Protocol):
@@ -46,13 +46,12 @@ class Procedure(Protocol):
     def learn(self, method: Method, known: int) -> None:
         """Prepare for the first `known` tasks with the networks as they are now."""
 
-    def candidates(
-        self, network: Network, inputs: torch.Tensor, task: int, known: int, best: torch.Tensor
-    ) -> Candidates:
-        """Candidates that the network of `task` gives for inputs [B, ...]: tasks, with values and local labels [B].
+    def candidates(self, networks: Sequence[Network], inputs: torch.Tensor, best: torch.Tensor) -> Candidates:
+        """Candidates that the known tasks' networks give for inputs [B, ...]: (network, task, values, local labels),
+        the network's task, the candidate itself, and [B] of each.
 
-        best: the smallest values so far, float64 [known, B], row max(task, candidate) for a candidate; a candidate
-        whose value exceeds its row cannot win, so infinity will do for it. Rows change as candidates are given.
+        best: the smallest values so far, float64 [known, B], row max(network, task) for a candidate; where its value
+        exceeds that, it cannot win, and infinity will do. Rows change as candidates are given.
         """
 
 
@@ -65,12 +64,11 @@ class ENT:
     def learn(self, method: Method, known: int) -> None:
         """Nothing to prepare."""
 
-    def candidates(
-        self, network: Network, inputs: torch.Tensor, task: int, known: int, best: torch.Tensor
-    ) -> Candidates:
-        """The task itself. Scores beyond its classes, where a network has more, are left out."""
-        logits = network.logits(inputs)[:, : self._sizes[task]]
-        yield task, entropy(logits), logits.argmax(dim=1)
+    def candidates(self, networks: Sequence[Network], inputs: torch.Tensor, best: torch.Tensor) -> Candidates:
+        """Each network's own task. Scores beyond its classes, where a network has more, are left out."""
+        for task, network in enumerate(networks):
+            logits = network.logits(inputs)[:, : self._sizes[task]]
+            yield task, task, entropy(logits), logits.argmax(dim=1)
 
 
 class BestScore:
@@ -82,12 +80,11 @@ class BestScore:
     def learn(self, method: Method, known: int) -> None:
         """Nothing to prepare."""
 
-    def candidates(
-        self, network: Network, inputs: torch.Tensor, task: int, known: int, best: torch.Tensor
-    ) -> Candidates:
-        """The task itself, with minus its highest score."""
-        scores, labels = network.logits(inputs)[:, : self._sizes[task]].max(dim=1)
-        yield task, -scores.double(), labels
+    def candidates(self, networks: Sequence[Network], inputs: torch.Tensor, best: torch.Tensor) -> Candidates:
+        """Each network's own task, with minus its highest score."""
+        for task, network in enumerate(networks):
+            scores, labels = network.logits(inputs)[:, : self._sizes[task]].max(dim=1)
+            yield task, task, -scores.double(), labels
 
 
 def entropy(logits: torch.Tensor) -> torch.Tensor:
@@ -151,14 +148,11 @@ def measure(
     tests = [benchmark.task(index).test for index in range(task + 1)]
     truth = torch.cat([classes.first[index] + test.labels for index, test in enumerate(tests)])
 
-    def ordered() -> Iterator[torch.Tensor]:
-        for index, test in enumerate(tests):
-            yield from in_batches(benchmark, index, test)
-
     readings = found.setdefault(procedure, {reading: new_reading() for reading in READINGS})
     by = _known(method)[procedure](benchmark)
     by.learn(method, task + 1)
     last = task + 1 == benchmark.tasks
+    ordered = (inputs for index, test in enumerate(tests) for inputs in in_batches(benchmark, index, test))
     predicted = predict(by, method, classes, ordered, len(truth), every=last)
     add(readings["after-task"], predicted[-1], truth, classes)
     if last:
@@ -166,7 +160,7 @@ def measure(
             size = sum(len(test) for test in tests[:j])
             add(readings["released-code"], predicted[j - 1, :size], truth[:size], classes)
             order = torch.randperm(size, generator=generator(seed, "inference order", j - 1)).to(benchmark.device)
-            mixed = predict(by, method, classes.of_first(j), lambda order=order: _mixed(benchmark, order), size)
+            mixed = predict(by, method, classes.of_first(j), _mixed(benchmark, order), size)
             add(readings["shuffled"], mixed[-1], truth[order], classes)
     method.train(training)
 
@@ -237,31 +231,29 @@ def predict(
     procedure: Procedure,
     method: Method,
     classes: Classes,
-    batches: Callable[[], Iterator[torch.Tensor]],
+    batches: Iterable[torch.Tensor],
     size: int,
     every: bool = False,
 ) -> torch.Tensor:
     """Predicted positions for `size` images, int64 [1, size]; with `every` [T, size], row j with the first j + 1 tasks
     known.
 
-    classes: of all T known tasks.  batches: gives the images' inputs, once for every network. Of equal values the
-    lowest task and class wins.
+    classes: of all T known tasks.  batches: the images' inputs. Of equal values the lowest task and class wins.
     """
     known, device = len(classes.first), classes.first.device
     rows = known if every else 1
     values = torch.full((rows, size), torch.inf, dtype=torch.float64, device=device)
     positions = torch.full((rows, size), len(classes.absolute), device=device)
-    for task in range(known):
-        network = method.network(task)
-        start = 0
-        for inputs in batches():
-            part = slice(start, start + len(inputs))
-            start = part.stop
-            best = values[:, part].expand(known, -1)
-            for candidate, value, label in procedure.candidates(network, inputs, task, known, best):
-                # A candidate counts from when both its network and its classes are known.
-                counts = slice(max(task, candidate) if every else 0, None)
-                _keep_best(values[counts, part], positions[counts, part], value, classes.first[candidate] + label)
+    networks = [method.network(task) for task in range(known)]
+    start = 0
+    for inputs in batches:
+        part = slice(start, start + len(inputs))
+        start = part.stop
+        best = values[:, part].expand(known, -1)
+        for network, task, value, label in procedure.candidates(networks, inputs, best):
+            # A candidate counts from when both its network and its classes are known.
+            counts = slice(max(network, task) if every else 0, None)
+            _keep_best(values[counts, part], positions[counts, part], value, classes.first[task] + label)
     return positions
 
 

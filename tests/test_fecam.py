@@ -223,7 +223,7 @@ def test_features_that_are_no_numbers_are_refused(digits, untrained):
     procedure.learn(untrained, 1)
     inputs = torch.full((2, 64), torch.nan)
     with pytest.raises(HyperMaskError, match="the network of task 1 gives features that are not finite"):
-        next(procedure.candidates(untrained.network(0), inputs, 0, 1, torch.zeros(1, 2)))
+        next(procedure.candidates([untrained.network(0)], inputs, torch.zeros(1, 2)))
 
 
 # --- features of a method -------------------------------------------------------------------------

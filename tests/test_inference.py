@@ -180,18 +180,17 @@ def test_a_tie_found_later_still_goes_to_the_lowest_class():
         def learn(self, method, known):
             pass
 
-        def candidates(self, network, inputs, task, known, best):
+        def candidates(self, networks, inputs, best):
             # Class 3 (task 2) first, in the network of task 1; class 0 (task 1) as near, in that of task 2.
-            values = {0: [(0, 2.0, 0), (1, 1.0, 1)], 1: [(0, 1.0, 0), (1, 1.0, 1)]}[task]
-            for candidate, value, label in values[:known]:
-                one = torch.ones(len(inputs))
-                yield candidate, value * one.double(), label * one.long()
+            one = torch.ones(len(inputs))
+            for network, task, value, label in [(0, 0, 2.0, 0), (0, 1, 1.0, 1), (1, 0, 1.0, 0), (1, 1, 1.0, 1)]:
+                yield network, task, value * one.double(), label * one.long()
 
     classes = Classes([(0, 1), (2, 3)], torch.device("cpu"))
     batches = [torch.zeros(3, 2)]
-    predicted = inference.predict(Candidates(), Nearer(), classes, lambda: iter(batches), 3, every=True)
+    predicted = inference.predict(Candidates(), Nearer(), classes, batches, 3, every=True)
     assert predicted.tolist() == [[0] * 3, [0] * 3]
-    assert inference.predict(Candidates(), Nearer(), classes, lambda: iter(batches), 3).tolist() == [[0] * 3]
+    assert inference.predict(Candidates(), Nearer(), classes, batches, 3).tolist() == [[0] * 3]
 
 
 @pytest.mark.parametrize("every", [True, False])
@@ -202,13 +201,13 @@ def test_a_procedure_is_told_the_best_values_so_far(every):
         def learn(self, method, known):
             pass
 
-        def candidates(self, network, inputs, task, known, best):
-            for candidate, value in {0: [(0, 4.0), (2, 3.0)], 1: [(1, 2.0)], 2: [(0, 1.0)]}[task]:
+        def candidates(self, networks, inputs, best):
+            for network, task, value in [(0, 0, 4.0), (0, 2, 3.0), (1, 1, 2.0), (2, 0, 1.0)]:
                 told.append(best[:, 0].tolist())
-                yield candidate, torch.full((len(inputs),), value).double(), torch.zeros(len(inputs)).long()
+                yield network, task, torch.full((len(inputs),), value).double(), torch.zeros(len(inputs)).long()
 
     classes = Classes([(0, 1), (2, 3), (4, 5)], torch.device("cpu"))
-    predicted = inference.predict(Candidates(), Nearer(), classes, lambda: iter([torch.zeros(2, 2)]), 2, every)
+    predicted = inference.predict(Candidates(), Nearer(), classes, [torch.zeros(2, 2)], 2, every)
     inf = float("inf")
     if every:
         # Row l: of the first l + 1 tasks' networks and classes.
