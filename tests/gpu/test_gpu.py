@@ -6,6 +6,7 @@ import torch
 
 from hypermask import benchmarks, experiments, methods
 from hypermask import engine as engines
+from hypermask.inference import READINGS, measure
 from hypermask.mask import kept_rank, sparsify_all
 from hypermask.records import location, read
 from hypermask.seeds import generator
@@ -106,6 +107,22 @@ def test_hnet_and_wsn_run_captured(tmp_path):
         assert on_gpu.payload["engine"] == "fused"
         # Rounding, and draws where images are augmented, send short runs different ways: both have to learn, no more.
         assert abs(on_gpu.accuracy[-1] - on_cpu.accuracy[-1]).max() < 25
+
+
+@pytest.mark.parametrize("procedure", ["ent", "fecam"])
+def test_the_task_is_inferred_as_on_the_cpu(experiment, procedure):
+    readings = {}
+    for device in ("cuda", "cpu"):
+        benchmark = benchmarks.build(experiment.config.benchmark, 1, device)
+        method = methods.build(experiment.config.method, benchmark, 1).to(device)
+        found = {}
+        measure(found, procedure, method, benchmark, 2, seed=1)
+        readings[device] = found[procedure]
+    for reading in READINGS:
+        for kind in ("class_accuracy", "task_accuracy"):
+            on_gpu, on_cpu = (readings[device][reading][kind] for device in ("cuda", "cpu"))
+            # Rounding decides between candidates that are as good as equal.
+            assert on_gpu == pytest.approx(on_cpu, abs=0.1)
 
 
 def test_seeds_side_by_side_equal_those_alone(experiment, tmp_path):
