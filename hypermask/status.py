@@ -114,7 +114,7 @@ def markdown() -> str:
             "deviation. Ours: mean ± half width of its 95 % t interval (n runs). Headline number: how this one number "
             "compares, which may be less than the claim says; the notebook has the rest. Reproduced within spread: the "
             "means lie no further apart than twice the larger standard deviation; one run, which has no spread, is "
-            "measured by the printed one. Device time: training and evaluation of the runs an item shows, shared "
+            "measured by the printed one. Device time: training and evaluation of the runs counted, shared "
             "equally by those that ran at once; items share runs.",
         ]
     )
@@ -196,7 +196,7 @@ def _printed_settings(item: Item) -> list[tuple[Need, paper.Printed]]:
 
 
 def _device_time(item: Item, shelf: _Shelf) -> str:
-    """Device -> time of the finished runs an item shows, as text; runs that shared it have an equal share each."""
+    """Device -> time of the counted runs, as text; runs that shared it have an equal share each."""
     shown = {record.path: record for need in item.runs for record in shelf.present(need)}
     seconds: dict[str, float] = {}
     for record in shown.values():
