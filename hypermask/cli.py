@@ -168,6 +168,20 @@ def show_status(options: argparse.Namespace) -> int:
     return 0
 
 
+def compare(options: argparse.Namespace) -> int:
+    """Every method that ran on a benchmark, yours beside ours: means, and differences over shared seeds."""
+    from hypermask import comparison
+
+    table = comparison.methods(options.benchmark, options.against)
+    if options.csv:
+        sys.stdout.write(table.frame.to_csv(index=False))
+    elif options.markdown:
+        sys.stdout.write(table.markdown())
+    else:
+        print("\n".join([table.text(), "", *table.notes]))
+    return 0
+
+
 def verify(options: argparse.Namespace) -> int:
     """Train a record's configuration again and compare."""
     from hypermask import paths, records, training
@@ -344,6 +358,20 @@ def _parser() -> argparse.ArgumentParser:
         "--dry-run", action="store_true", help="only list: what is there, what is missing, what it takes"
     )
     _device(command)
+
+    command = _command(commands, "compare", compare)
+    command.add_argument(
+        "benchmark", metavar="BENCHMARK", help="split_mnist, permuted_mnist_10, or your own runs' name before the /"
+    )
+    command.add_argument(
+        "--against",
+        metavar="EXPERIMENT",
+        help="what differences are to (default: BENCHMARK/hypermask-t); EXPERIMENT/HASH where it has several "
+        "configurations",
+    )
+    form = command.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", help="the numbers as CSV, with their intervals")
+    form.add_argument("--markdown", action="store_true", help="the table as Markdown")
 
     command = _command(commands, "verify", verify)
     command.add_argument("record", type=Path, metavar="RECORD", help="a record's JSON file")

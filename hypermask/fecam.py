@@ -161,7 +161,7 @@ class FeCAM:
         """Make the prototypes of the first `known` tasks."""
         self._prototypes.clear()
         for index in range(known):
-            task, network = self._benchmark.task(index), method.network(index)
+            task, network = self._benchmark.task(index), method.task_network(index)
             features = torch.cat(
                 [network.features(inputs) for inputs in in_batches(self._benchmark, index, task.train)]
             )

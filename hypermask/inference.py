@@ -244,7 +244,7 @@ def predict(
     rows = known if every else 1
     values = torch.full((rows, size), torch.inf, dtype=torch.float64, device=device)
     positions = torch.full((rows, size), len(classes.absolute), device=device)
-    networks = [method.network(task) for task in range(known)]
+    networks = [method.task_network(task) for task in range(known)]
     start = 0
     for inputs in batches:
         part = slice(start, start + len(inputs))

@@ -206,7 +206,7 @@ class HyperMask(Method):
         """Input of the last linear layer that the target calls, in the network of a task: [B, d]."""
         return self._features(self.masks(task), inputs, task)
 
-    def network(self, task: int) -> Network:
+    def task_network(self, task: int) -> Network:
         """The network of a task, its masks made once."""
         masks = self.masks(task)
         return Network(

@@ -65,6 +65,11 @@ class KnownTaskRow:
     source: str
     place: str
 
+    @property
+    def printed(self) -> Printed:
+        """Its value."""
+        return Printed(self.mean, self.sd, self.source, self.place)
+
 
 @dataclass(frozen=True)
 class UnknownTaskRow:
@@ -323,7 +328,7 @@ def printed_accuracy(
             "another method or "
             "benchmark, or the setting and target network."
         )
-    return Printed(rows[0].mean, rows[0].sd, rows[0].source, rows[0].place)
+    return rows[0].printed
 
 
 def printed_bwt(method: str, benchmark: str) -> Printed:

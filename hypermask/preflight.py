@@ -28,6 +28,7 @@ def check(method: Method, benchmark: Benchmark) -> None:
     if not isinstance(benchmark.device, torch.device):
         raise HyperMaskError(f"device of {kind} is {benchmark.device!r}; expected a torch.device.")
     _demand_json(benchmark.checksums, f"checksums of {kind}")
+    _demand_json(benchmark.describe(), f"what describe() of {kind} returns")
     _demand_json(method.describe(), f"what describe() of {type(method).__name__} returns")
     if method.tasks != benchmark.tasks:
         raise HyperMaskError(

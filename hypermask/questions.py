@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from hypermask import metrics, paths, records
 from hypermask.items import ONE, THREE, Need
-from hypermask.records import Record
 
 _BLANK = "–"
 # How ENT is read here: on the networks of Split MNIST all readings agree.
@@ -130,30 +127,12 @@ def _measured(need: Need) -> tuple[str, ...]:
     inferred = [record for record in runs if "ent" in (record.payload["inference"] or {})]
     return (
         f"{len(runs)}/{len(need.seeds)}",
-        _shown([value for record in runs if (value := _validation(record)) is not None]),
+        _shown([value for record in runs if (value := record.validation_accuracy) is not None]),
         _shown([metrics.mean_accuracy(record.accuracy) for record in runs]),
         # One task has none.
         _shown([metrics.backward_transfer(record.accuracy) for record in runs if len(record.accuracy) > 1], "+"),
         _shown([record.payload["inference"]["ent"][_READING]["class_accuracy"][-1] for record in inferred]),
     )
-
-
-def _validation(record: Record) -> float | None:
-    """Accuracy of the chosen model on each task's validation images, mean over tasks; None if a task has no value."""
-    choose = _lowest if record.config["training"]["model_choice"] == "lowest-validation-loss" else _last
-    chosen = [choose(curve) for curve in record.payload["validation"]]
-    return None if None in chosen else float(np.mean(chosen))
-
-
-def _lowest(curve: dict[str, list]) -> float | None:
-    """The accuracy where the loss is lowest; null losses are those that are not finite."""
-    points = zip(curve["loss"], curve["accuracy"], strict=True)
-    finite = [(loss, accuracy) for loss, accuracy in points if loss is not None]
-    return min(finite, key=lambda point: point[0])[1] if finite else None
-
-
-def _last(curve: dict[str, list]) -> float | None:
-    return curve["accuracy"][-1] if curve["accuracy"] else None
 
 
 def _shown(values: Sequence[float], sign: str = "") -> str:

@@ -116,6 +116,15 @@ class Record:
         return _with_nan(self.payload["accuracy"])
 
     @property
+    def validation_accuracy(self) -> float | None:
+        """Accuracy of the chosen model on each task's validation images just after learning it, percent, mean over
+        tasks; None if a task has no value.
+        """
+        choose = _lowest if self.config["training"]["model_choice"] == "lowest-validation-loss" else _last
+        chosen = [choose(curve) for curve in self.payload["validation"]]
+        return None if None in chosen else float(np.mean(chosen))
+
+    @property
     def seconds(self) -> float:
         """Wall time of training and evaluation together, of the tasks that were finished."""
         times = (*self.payload["task_seconds"], *self.payload["evaluation_seconds"])
@@ -280,13 +289,21 @@ def to_frame(roots: Iterable[Path] | None = None) -> pd.DataFrame:
     """
     import pandas as pd
 
-    rows = []
-    for root in (paths.records(), paths.runs()) if roots is None else roots:
+    return pd.DataFrame(
+        [
+            {"folder": root.name} | _row(record) | {"file": record.path.relative_to(root).as_posix()}
+            for root, record in everything((paths.records(), paths.runs()) if roots is None else roots)
+        ]
+    )
+
+
+def everything(roots: Iterable[Path]) -> Iterator[tuple[Path, Record]]:
+    """Every run below the folders, finished or not, with its folder; what is no record is warned about."""
+    for root in roots:
         for path in sorted(root.glob("*/*/*/seed*.json")):
             record = _read_or_warn(path)
             if record is not None:
-                rows.append({"folder": root.name} | _row(record) | {"file": path.relative_to(root).as_posix()})
-    return pd.DataFrame(rows)
+                yield root, record
 
 
 def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
@@ -580,6 +597,17 @@ def _row(record: Record) -> dict[str, Any]:
             for key, value in values.items()
         }
     return row
+
+
+def _lowest(curve: dict[str, list]) -> float | None:
+    """The accuracy where the loss is lowest; null losses are those that are not finite."""
+    points = zip(curve["loss"], curve["accuracy"], strict=True)
+    finite = [(loss, accuracy) for loss, accuracy in points if loss is not None]
+    return min(finite, key=lambda point: point[0])[1] if finite else None
+
+
+def _last(curve: dict[str, list]) -> float | None:
+    return curve["accuracy"][-1] if curve["accuracy"] else None
 
 
 def _with_nan(rows: list[list[float | None]]) -> np.ndarray:

@@ -279,13 +279,12 @@ def known_task_identity(runs: Mapping[str, Runs], table: int) -> Table:
             if printed.benchmark != benchmark or not _stands_in(printed.place, table):
                 continue
             ours = runs.get(_repeated_by(printed))
-            value = paper.Printed(printed.mean, printed.sd, printed.source, printed.place)
             name = f"{printed.method}, {printed.setting}" if printed.setting else printed.method
             row = Comparison(
                 name,
                 benchmark,
                 printed.source,
-                value,
+                printed.printed,
                 network=printed.target_network,
                 compared=ours is not None,
             )
@@ -504,6 +503,12 @@ def rank_among_printed(runs: Sequence[Record], benchmark: str, method: str) -> i
     """
     ours = round(_accuracy(runs).mean, 2)
     return 1 + sum(value > ours for value in _others_printed(benchmark, method).values())
+
+
+def printed_accuracies() -> dict[str, paper.Printed]:
+    """What table 3 prints of each configuration that we repeat, by its label: the experiment, with changed values."""
+    repeated = {_repeated_by(row): row for row in paper.known_task_rows() if _stands_in(row.place, 3)}
+    return {label: row.printed for label, row in repeated.items() if label is not None}
 
 
 def tied_with(runs: Sequence[Record], benchmark: str, method: str) -> list[str]:

@@ -161,7 +161,17 @@ def growth(bench: Mapping[str, Any]) -> str:
 
 def devices(runs: Runs) -> str:
     """`on` the device or devices of our finished runs, in words; `on any device` where there is none."""
-    return f"on {' and '.join(sorted({_device(record.environment) for record in runs.records})) or 'any device'}"
+    return f"on {' and '.join(sorted({device_words(record.environment) for record in runs.records})) or 'any device'}"
+
+
+def device_words(environment: Mapping[str, Any]) -> str:
+    """The device's name; with its threads, which decide a CPU's times as much as its model does, and with the number of
+    runs that shared it.
+    """
+    name, threads, together = environment["device_name"], environment["threads"], runs_at_once(environment)
+    if environment["device"] == "cpu":
+        name = f"{name}, {threads} thread{'s' * (threads > 1)}"
+    return name if together == 1 else f"{name}, {together} at once"
 
 
 def clock(seconds: float) -> str:
@@ -175,18 +185,8 @@ def _timings(printed: paper.TimeRow, runs: Mapping[str, Runs]) -> list[Timing]:
     found: dict[tuple[str, str, str], list[Record]] = {}
     for whose, records in (("ours", group.records), ("yours", group.own)):
         for record in records:
-            found.setdefault((whose, _device(record.environment), record.payload["engine"]), []).append(record)
+            found.setdefault((whose, device_words(record.environment), record.payload["engine"]), []).append(record)
     return [Timing(printed, *where, tuple(records)) for where, records in found.items()] or [Timing(printed)]
-
-
-def _device(environment: Mapping[str, Any]) -> str:
-    """The device's name; with its threads, which decide a CPU's times as much as its model does, and with the number of
-    runs that shared it.
-    """
-    name, threads, together = environment["device_name"], environment["threads"], runs_at_once(environment)
-    if environment["device"] == "cpu":
-        name = f"{name}, {threads} thread{'s' * (threads > 1)}"
-    return name if together == 1 else f"{name}, {together} at once"
 
 
 def _numbers(row: Timing) -> dict[str, Any]:
@@ -253,7 +253,7 @@ def _read_or_warn(path: Path) -> dict[str, Any] | None:
 
 def _name(bench: Mapping[str, Any]) -> str:
     mark = "smoke stand-in of " if bench.get("stand_in") else ""
-    return f"{mark}{bench['benchmark']}, {_device(bench['environment'])}"
+    return f"{mark}{bench['benchmark']}, {device_words(bench['environment'])}"
 
 
 def _residual(entry: Mapping[str, Any]) -> str:

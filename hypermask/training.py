@@ -39,6 +39,7 @@ from hypermask.seeds import generator, seed_layers
 LOGITS_PER_TASK = 400
 # Whose classes a record's versions tell.
 LIBRARIES = ("builtins", "hypermask", "hypnettorch", "torch", "torchvision")
+_PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset)
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -110,9 +111,9 @@ def train(
     the other fields of `Settings`.
 
     The record's configuration tells other networks and other data apart - by modules, shapes and the source of their
-    classes, by checksums and sizes - so that their runs are never mixed. A run whose weights stop being finite, or
-    whose scores have no softmax any more, ends there with the status "diverged". One that is stopped leaves nothing
-    but weights that it was to keep: only named experiments go on from checkpoints.
+    classes, by checksums, sizes and how images are prepared - so that their runs are never mixed. A run whose weights
+    stop being finite, or whose scores have no softmax any more, ends there with the status "diverged". One that is
+    stopped leaves nothing but weights that it was to keep: only named experiments go on from checkpoints.
     """
     preflight.check(method, benchmark)
     training = section_from_dict(TrainingConfig, section_to_dict(training or TrainingConfig(iterations=500)))
@@ -121,7 +122,12 @@ def train(
         raise HyperMaskError("weights are kept beside a record, and there will be none; name its folder with root.")
     name = name or f"{benchmark.name}/own"
     config = {
-        "benchmark": {"name": benchmark.name, "tasks": benchmark.tasks, "data": _data_digest(benchmark)},
+        "benchmark": {
+            "name": benchmark.name,
+            "tasks": benchmark.tasks,
+            **benchmark.describe(),
+            "data": _data_digest(benchmark),
+        },
         "method": method.describe() | {"network": _network_digest(method)},
         "training": section_to_dict(training),
     }
@@ -428,28 +434,46 @@ def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmar
 def _network_digest(method: Method) -> str:
     """SHA-256 over the modules of a method, the shapes of its parameters, and the source of classes of one's own."""
     shapes = {name: list(parameter.shape) for name, parameter in method.named_parameters()}
-    return sha256(canonical_json([repr(method), shapes, _own_code(method)]))
+    return sha256(canonical_json([repr(method), shapes, _own_code(map(type, method.modules()))]))
 
 
-def _own_code(method: Method) -> dict[str, str]:
-    """Name -> source of all classes of a method's modules that no library brings; empty where none is kept."""
-    kinds = {kind for module in method.modules() for kind in type(module).__mro__}
+def _own_code(classes: Iterable[type]) -> dict[str, str]:
+    """Name -> source of the classes, and of those that they extend, which no library brings; empty where none is
+    kept."""
+    kinds = {kind for each in classes for kind in each.__mro__}
     own = [kind for kind in kinds if kind.__module__.partition(".")[0] not in LIBRARIES]
     return {f"{kind.__module__}.{kind.__qualname__}": _source(kind) for kind in own}
 
 
 def _source(kind: type) -> str:
+    """A class's source; of one that has no file, such as those typed into a notebook, its functions' and values."""
     try:
         return inspect.getsource(kind)
     except (OSError, TypeError):
-        return ""
+        members = {name: _member(name, value) for name, value in vars(kind).items()}
+        return "\n".join(f"{name} = {text}" for name, text in members.items() if text)
+
+
+def _member(name: str, value: Any) -> str:
+    """What a member of a class does: a function's source, or its code where none is kept; a plain value itself."""
+    if isinstance(value, property):
+        return "".join(_member(name, part) for part in (value.fget, value.fset, value.fdel))
+    function = inspect.unwrap(getattr(value, "__func__", value))
+    if not inspect.isfunction(function):
+        # Python keeps notes of its own under names of this kind, some of them only after a while.
+        return repr(value) if isinstance(value, _PLAIN) and not name.startswith("__") else ""
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return function.__code__.co_code.hex()
 
 
 def _data_digest(benchmark: Benchmark) -> str:
-    """SHA-256 over a benchmark's own checksums, and the classes and sizes of its tasks."""
+    """SHA-256 over a benchmark's own checksums, the classes and sizes of its tasks, and the source of a class of one's
+    own."""
     tasks = [benchmark.task(index) for index in range(benchmark.tasks)]
     sizes = [[list(map(int, task.classes)), len(task.train), len(task.validation), len(task.test)] for task in tasks]
-    return sha256(canonical_json([benchmark.checksums, sizes]))
+    return sha256(canonical_json([benchmark.checksums, sizes, _own_code([type(benchmark)])]))
 
 
 def _iterations(training: TrainingConfig, images: int) -> int:

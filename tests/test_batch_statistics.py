@@ -73,7 +73,7 @@ def test_the_mode_of_the_network_makes_no_difference(learned):
 @torch.no_grad()
 def test_network_and_features_use_them_too(learned):
     inputs = images(20, seed=7)
-    network = learned.network(1)
+    network = learned.task_network(1)
     torch.testing.assert_close(network.logits(inputs), learned.logits(inputs, 1))
     alone = torch.cat([network.features(part) for part in inputs.split(1)])
     torch.testing.assert_close(alone, learned.features(inputs, 1), rtol=1e-4, atol=1e-5)

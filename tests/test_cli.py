@@ -441,6 +441,27 @@ def test_status_as_text_and_as_csv(capsys):
     assert row.startswith(f"records,{NAME},1,finished")
 
 
+def test_compare_as_text_csv_and_markdown(capsys):
+    for seed, last in ((1, 99.0), (2, 98.0)):
+        records.write(payload(seed=seed, final=[last] * 5), None, paths.records())
+        records.write(payload("split_mnist/hnet", seed, final=[last - 1] * 5), None, paths.records())
+    status, out, err = ran(capsys, "compare", "split_mnist")
+    assert (status, err) == (0, "")
+    assert re.search(r"^hnet +ours +2000 x 128 +2 +99.79 ± 0.01 +97.50 ± 6.35 +-1.00 ± 0.00 \(2\)", out, re.MULTILINE)
+    assert "Difference: accuracy minus that of split_mnist/hypermask-t (ours)" in out
+    _, out, _ = ran(capsys, "compare", "split_mnist", "--against", "split_mnist/hnet", "--csv")
+    head, *rows = (line.split(",") for line in out.splitlines())
+    differences = {row[0]: row[head.index("difference_mean")] for row in rows}
+    assert differences == {"split_mnist/hnet": "", NAME: "1.0"}
+    _, out, _ = ran(capsys, "compare", "split_mnist", "--markdown")
+    assert "| hnet | – | ours | 2000 x 128 | 2 |" in out
+    assert ran(capsys, "compare", "mnist") == (
+        2,
+        "",
+        "hypermask: no method has run on 'mnist' yet; there are runs on: split_mnist.\n",
+    )
+
+
 def test_data_lists_what_is_bundled_and_what_is_missing(capsys, root):
     status, out, err = ran(capsys, "data", "--data-root", str(root / "sets"))
     assert (status, err) == (0, "")

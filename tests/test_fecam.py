@@ -223,7 +223,7 @@ def test_features_that_are_no_numbers_are_refused(digits, untrained):
     procedure.learn(untrained, 1)
     inputs = torch.full((2, 64), torch.nan)
     with pytest.raises(HyperMaskError, match="the network of task 1 gives features that are not finite"):
-        next(procedure.candidates([untrained.network(0)], inputs, torch.zeros(1, 2)))
+        next(procedure.candidates([untrained.task_network(0)], inputs, torch.zeros(1, 2)))
 
 
 # --- features of a method -------------------------------------------------------------------------
@@ -260,7 +260,7 @@ def test_features_are_what_the_last_linear_layer_is_given(target, last, size):
         weight, bias = (f"{last}.{kind}".lstrip(".") for kind in ("weight", "bias"))
         expected = model.logits(inputs, 1)
         torch.testing.assert_close(features @ (layer.weight * masks[weight]).T + layer.bias * masks[bias], expected)
-        network = model.network(1)
+        network = model.task_network(1)
         assert torch.equal(network.features(inputs), features)
         assert torch.equal(network.logits(inputs), expected)
     assert all(not module._forward_pre_hooks for module in target.modules())

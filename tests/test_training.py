@@ -1,4 +1,6 @@
+import copy
 import json
+import linecache
 import math
 import re
 import warnings
@@ -25,6 +27,7 @@ from hypermask import (
     training,
 )
 from hypermask.benchmarks import split_mnist
+from hypermask.benchmarks.split_digits import SplitDigits
 from hypermask.device import environment
 from hypermask.errors import HyperMaskError
 from hypermask.progress import Progress
@@ -137,6 +140,71 @@ def test_other_networks_and_other_data_are_other_configurations():
     ]
     assert len(set(hashes)) == len(hashes)
     assert hash_of(MyNet) == hashes[0]
+
+
+TYPED = """
+import torch
+from torch import nn
+
+class Typed(nn.Module):
+    factor = 2
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 2)
+
+    @property
+    def half(self):
+        return 0.5
+
+    @staticmethod
+    def shift(x):
+        return x + 1
+
+    def forward(self, x):
+        return self.factor * self.half * self.layer(self.shift(x))
+"""
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["as a notebook keeps it", "source not kept"])
+def test_versions_of_a_class_without_a_file_are_other_configurations(kept):
+    def hash_of(source: str, copied: bool = False) -> str:
+        names = {"__name__": "__main__"}
+        cell = f"<cell {files.sha256(source.encode())}>"
+        if kept:
+            linecache.cache[cell] = (len(source), None, source.splitlines(keepends=True), cell)
+        exec(compile(source, cell, "exec"), names)
+        torch.manual_seed(0)
+        method = HyperMask(names["Typed"](), tasks=2, embedding_size=4, hypernetwork_hidden=(4,))
+        if copied:
+            # Copying leaves a note of Python's in the class, which makes it no other version.
+            copy.deepcopy(method)
+        return train(method, split_digits(tasks=2), TrainingConfig(iterations=1, batch_size=8)).config_hash
+
+    changes = {"factor = 2": "factor = 3", "0.5": "0.25", "x + 1": "x - 1", "self.factor * self.half": "self.half"}
+    hashes = [hash_of(TYPED), *(hash_of(TYPED.replace(*change)) for change in changes.items())]
+    assert hash_of(TYPED, copied=True) == hashes[0]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_benchmarks_that_prepare_images_otherwise_are_other_configurations():
+    class Brighter(SplitDigits):
+        def _prepare(self, images, task, augmentation):
+            return 2 * super()._prepare(images, task, augmentation)
+
+    def hash_of(benchmark) -> str:
+        torch.manual_seed(0)
+        method = Linear(2, math.prod(benchmark.input_shape))
+        return train(method, benchmark, TrainingConfig(iterations=1, batch_size=8)).config_hash
+
+    hashes = [
+        hash_of(split_mnist(tasks=2)),
+        hash_of(split_mnist(tasks=2, augment=False)),
+        hash_of(split_mnist(tasks=2, normalise=False)),
+        hash_of(split_digits(tasks=2)),
+        hash_of(Brighter(2, 40, "cpu")),
+    ]
+    assert len(set(hashes)) == len(hashes)
 
 
 class Least(hypermask.Method):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,6 +82,10 @@ class Benchmark(ABC):
                 f"of shape {list(images.shape[1:])}; pass images as a task holds them."
             )
         return self._prepare(images, task, augmentation)
+
+    def describe(self) -> dict[str, Any]:
+        """What its images are set aside and prepared by, JSON-plain: part of the configuration of `train`'s records."""
+        return {}
 
     @abstractmethod
     def _task(self, index: int) -> Task: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,6 +58,7 @@ class ClassIncremental(Benchmark):
         self.checksums = dict(images.checksums)
         self.device = torch.device(device)
         self._augmentation = augmentation
+        self._choices = {"statistics": statistics, "stratified": stratified}
         mean, std = CHANNEL_STATISTICS[statistics]
         self._mean = torch.tensor(mean, device=self.device).view(-1, 1, 1)
         self._std = torch.tensor(std, device=self.device).view(-1, 1, 1)
@@ -74,6 +76,15 @@ class ClassIncremental(Benchmark):
             )
             for index, task in enumerate(classes)
         ]
+
+    def describe(self) -> dict[str, Any]:
+        augmentation = self._augmentation
+        named = getattr(augmentation, "__qualname__", type(augmentation).__name__)
+        return self._choices | {
+            "validation": len(self._tasks[0].validation),
+            "augment": augmentation is not None,
+            "augmentation": None if augmentation is None else named,
+        }
 
     def _task(self, index: int) -> Task:
         return self._tasks[index]

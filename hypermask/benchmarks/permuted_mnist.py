@@ -8,6 +8,7 @@ for validation are the first of the training set.
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -50,6 +51,9 @@ class PermutedMNIST(Benchmark):
             "validation": images[:validation],
             "test": to_device(test, self.device),
         }
+
+    def describe(self) -> dict[str, Any]:
+        return {"validation": len(self._parts["validation"])}
 
     def _task(self, index: int) -> Task:
         # A digit of another task is another class: 10 x tasks absolute classes.

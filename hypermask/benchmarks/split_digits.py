@@ -7,6 +7,8 @@ and the rest for training.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -54,6 +56,9 @@ class SplitDigits(Benchmark):
             Task(index, pair, **{name: select(part, pair, self.device) for name, part in arrays.items()})
             for index, pair in enumerate(pairs)
         ]
+
+    def describe(self) -> dict[str, Any]:
+        return {"validation": len(self._tasks[0].validation)}
 
     def _task(self, index: int) -> Task:
         return self._tasks[index]

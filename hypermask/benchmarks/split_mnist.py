@@ -6,6 +6,8 @@ normalised, crops of 28 x 28 at random after padding by 4, the first 1000 images
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -48,6 +50,10 @@ class SplitMNIST(Benchmark):
             )
             for index, (pair, images) in enumerate(zip(pairs, training, strict=True))
         ]
+
+    def describe(self) -> dict[str, Any]:
+        validation = len(self._tasks[0].validation)
+        return {"validation": validation, "augment": self.augment, "normalise": self.normalise}
 
     def _task(self, index: int) -> Task:
         return self._tasks[index]

@@ -64,6 +64,15 @@ class Method(nn.Module):
     sources: ClassVar[tuple[str, ...]] = ()
     capturable: bool = False
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Python would find what the class has, and never the module of that name.
+        if isinstance(value, nn.Module | nn.Parameter) and hasattr(type(self), name):
+            raise HyperMaskError(
+                f"{type(self).__name__} has a {name} of its class, which hides the {type(value).__name__} of that "
+                "name; give that another name."
+            )
+        super().__setattr__(name, value)
+
     def begin_task(self, task: int) -> None:
         """Called before the first iteration of a task (0-based)."""
 
@@ -110,7 +119,7 @@ class Method(nn.Module):
             "use ent."
         )
 
-    def network(self, task: int) -> Network:
+    def task_network(self, task: int) -> Network:
         """The network for a task as it is now; overridden where making it once for many batches saves time."""
         return Network(partial(self.logits, task=task), partial(self.features, task=task))
 

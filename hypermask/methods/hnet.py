@@ -100,7 +100,7 @@ class HNET(Method):
         """f(x; H(e_t)): class scores [B, k] for inputs [B, ...]."""
         return self.target(inputs.flatten(1), weights=self.generated(task))
 
-    def network(self, task: int) -> Network:
+    def task_network(self, task: int) -> Network:
         """The network of a task, its weights generated once."""
         weights = self.generated(task)
         return Network(

@@ -16,8 +16,9 @@ SHOWN_BY = {
         "quickstart",
         "table01_known_task_identity",
         "table04_backward_transfer",
+        "your_method",
     },
-    "split_mnist/hypermask-f": {"table01_known_task_identity"},
+    "split_mnist/hypermask-f": {"table01_known_task_identity", "your_method"},
 }
 
 

@@ -16,6 +16,13 @@ def smoke(tmp_path_factory):
     return root, status
 
 
+def test_the_versions_of_a_method_in_a_notebook_are_told_by_its_source(smoke):
+    """Classes of a notebook have no file; runs of one version share a configuration all the same."""
+    root, _ = smoke
+    (folder,) = (root / "build/smoke/runs/split_mnist/fine-tuning").iterdir()
+    assert sorted(path.name for path in folder.glob("*.json")) == ["seed1.json", "seed2.json", "seed3.json"]
+
+
 def outputs(base):
     return {
         path.relative_to(base).as_posix(): path
