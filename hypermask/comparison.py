@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypermask import metrics, paths, records
+from hypermask import items, metrics, paths, records
 from hypermask.errors import HyperMaskError
 from hypermask.files import canonical_json
 from hypermask.metrics import Summary
@@ -80,13 +80,13 @@ class Row:
 
         A seed decides what both share: a benchmark's permutations, the order of batches of one size.
         """
-        theirs = {record.seed: record for record in other.finished}
+        by_seed = {record.seed: record for record in other.finished}
         pairs = [
-            (record, theirs[record.seed])
+            (record, by_seed[record.seed])
             for record in self.finished
-            if record.seed in theirs and record.payload["data"] == theirs[record.seed].payload["data"]
+            if record.seed in by_seed and record.payload["data"] == by_seed[record.seed].payload["data"]
         ]
-        differences = [_accuracy(mine) - _accuracy(his) for mine, his in pairs]
+        differences = [_accuracy(mine) - _accuracy(theirs) for mine, theirs in pairs]
         return metrics.summary(differences) if differences and self is not other else None
 
 
@@ -95,7 +95,7 @@ def methods(benchmark: str, against: str | None = None, roots: Iterable[Path] | 
 
     benchmark: what experiments' names begin with, `split_mnist`; runs of another name on the same tasks and files are
     found too.  against: the experiment that differences are to, BENCHMARK/hypermask-t by default where it has runs, or
-    EXPERIMENT/HASH where it has several configurations.  roots: records/ and runs/ by default.
+    EXPERIMENT/HASH where it has several configurations; ours before yours.  roots: records/ and runs/ by default.
 
     Raises HyperMaskError where there are no runs, or `against` names none or several.
     """
@@ -130,8 +130,8 @@ def _base(rows: Sequence[Row], benchmark: str, against: str | None) -> Row | Non
     """The row that differences are to; None where nobody asked for one and the default has no runs."""
     name = against or f"{benchmark}/hypermask-t"
     fitting = [row for row in rows if row.finished and name in (row.label, row.place)]
-    # Ours come first, and yours of the same configuration are the same method.
-    places = {row.place: row for row in reversed(fitting)}
+    fitting = [row for row in fitting if row.whose == OURS] or fitting
+    places = {row.place for row in fitting}
     if len(places) > 1:
         raise HyperMaskError(f"{name} has several configurations; name one of them: {', '.join(sorted(places))}.")
     if not places and against:
@@ -143,10 +143,10 @@ def _base(rows: Sequence[Row], benchmark: str, against: str | None) -> Row | Non
 def _table(benchmark: str, rows: Sequence[Row], base: Row | None, others: Sequence[Row]) -> Table:
     import pandas as pd
 
-    printed = printed_accuracies()
+    printed = _printed()
     devices = sorted({device for row in rows for device in _devices(row)})
     letters = {device: f" {chr(ord('a') + index)}" if len(devices) > 1 else "" for index, device in enumerate(devices)}
-    named = Counter((row.label, row.whose) for row in rows)
+    alike = Counter((row.label, row.whose) for row in rows)
     notes = [ACCURACY_NOTE, BWT_NOTE, MEANS_NOTE, VALIDATION_NOTE]
     if base:
         notes.append(
@@ -168,7 +168,10 @@ def _table(benchmark: str, rows: Sequence[Row], base: Row | None, others: Sequen
             *("Method", "Setting", "Runs of", "Training", "n", "Paper", "Accuracy"),
             *("Difference", "BWT", "Validation", "Task inferred", "Minutes"),
         ),
-        body=tuple(_texts(row, base, printed, letters, named[row.label, row.whose] > 1) for row in rows),
+        body=tuple(
+            (*_names(row, benchmark, alike[row.label, row.whose] > 1), *_texts(row, base, printed, letters))
+            for row in rows
+        ),
         notes=(*notes, *_remarks(rows, base, others)),
         text_columns=4,
     )
@@ -177,7 +180,7 @@ def _table(benchmark: str, rows: Sequence[Row], base: Row | None, others: Sequen
 def _numbers(row: Row, base: Row | None, printed: dict[str, Printed]) -> dict[str, Any]:
     accuracy, transfer, validation = _measures(row)
     difference = base and row.difference(base)
-    paper = printed.get(row.label)
+    paper = printed.get(row.example.config_hash)
     return {
         "experiment": row.example.experiment,
         "setting": " ".join(row.example.payload["overrides"]),
@@ -203,15 +206,24 @@ def _numbers(row: Row, base: Row | None, printed: dict[str, Printed]) -> dict[st
     }
 
 
-def _texts(
-    row: Row, base: Row | None, printed: dict[str, Printed], letters: dict[str, str], several: bool
-) -> tuple[str, ...]:
+def _printed() -> dict[str, Printed]:
+    """What the paper prints, by the hash of the whole configuration: a name alone may be that of another one."""
+    configured = {need.label: need.configured.config.hash for item in items.ITEMS for need in item.runs}
+    return {configured[label]: value for label, value in printed_accuracies().items() if label in configured}
+
+
+def _names(row: Row, benchmark: str, several: bool) -> tuple[str, str]:
+    """Method and setting; with the hash where several configurations have the same ones."""
+    family, method = row.example.experiment.split("/")
+    setting = " ".join((*row.example.payload["overrides"], *([row.example.config_hash[:12]] if several else [])))
+    return method if family == benchmark else row.example.experiment, setting or BLANK
+
+
+def _texts(row: Row, base: Row | None, printed: dict[str, Printed], letters: dict[str, str]) -> tuple[str, ...]:
     accuracy, transfer, validation = _measures(row)
-    difference, minutes, paper = base and row.difference(base), _minutes(row), printed.get(row.label)
-    setting = " ".join(row.example.payload["overrides"])
+    difference, minutes = base and row.difference(base), _minutes(row)
+    paper = printed.get(row.example.config_hash)
     return (
-        row.example.experiment.split("/")[1],
-        " ".join(filter(None, (setting, row.example.config_hash[:12] if several else ""))) or BLANK,
         row.whose,
         _training(row.example),
         str(len(row.finished)),

@@ -108,10 +108,21 @@ def test_two_versions_of_a_method_are_two_rows_told_apart_by_their_hash():
     assert list(table.frame["runs"]) == [1, 1]
 
 
+def test_another_configuration_under_a_papers_name_has_no_printed_value_and_is_not_what_others_are_compared_with():
+    ours(T, 1, 99.0)
+    mine(1, 50.0, name=T)
+    table = comparison.methods("split_mnist")
+    assert np.isnan(row(table, T, whose="yours")["paper_mean"])
+    assert row(table, T, whose="yours")["difference_mean"] == pytest.approx(-49.0)
+    assert row(table, T, whose="ours")["paper_mean"] == 99.64
+
+
 def test_runs_under_another_name_on_the_same_tasks_are_found():
     ours(T, 1, 99.0)
     mine(1, 97.0, name="digits/other")
-    assert row(comparison.methods("split_mnist"), "digits/other")["difference_mean"] == pytest.approx(-2.0)
+    table = comparison.methods("split_mnist")
+    assert row(table, "digits/other")["difference_mean"] == pytest.approx(-2.0)
+    assert [cells[0] for cells in table.body] == ["digits/other", "hypermask-t"]
 
 
 @pytest.mark.parametrize(
