@@ -123,9 +123,9 @@ def train(
     name = name or f"{benchmark.name}/own"
     config = {
         "benchmark": {
+            **benchmark.describe(),
             "name": benchmark.name,
             "tasks": benchmark.tasks,
-            **benchmark.describe(),
             "data": _data_digest(benchmark),
         },
         "method": method.describe() | {"network": _network_digest(method)},

@@ -105,6 +105,10 @@ class Describes(Untrained):
 )
 def test_a_description_that_no_record_can_hold(words, sentence):
     assert refusal(Describes(words), split_digits(tasks=2)).replace("compliant)", "compliant: nan)") == sentence
+    benchmark = split_digits(tasks=2)
+    benchmark.describe = lambda: words
+    of_benchmark = sentence.replace("Describes", "SplitDigits")
+    assert refusal(Untrained(2), benchmark).replace("compliant)", "compliant: nan)") == of_benchmark
 
 
 class Scores(Untrained):

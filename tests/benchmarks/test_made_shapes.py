@@ -54,3 +54,14 @@ def test_refusals(settings, message):
     with pytest.raises(HyperMaskError) as error:
         made_shapes(**settings)
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("augment", [True, False])
+def test_it_tells_its_choices(augment):
+    assert made_shapes(tasks=1, augment=augment, validation=8).describe() == {
+        "validation": 8,
+        "augment": augment,
+        "augmentation": "flip_and_crop.<locals>.<lambda>" if augment else None,
+        "statistics": "imagenet",
+        "stratified": True,
+    }

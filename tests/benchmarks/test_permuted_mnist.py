@@ -106,3 +106,7 @@ def test_refusals(settings, message):
     with pytest.raises(HyperMaskError) as error:
         permuted_mnist(**settings)
     assert str(error.value) == message
+
+
+def test_it_tells_its_choices():
+    assert permuted_mnist(tasks=2, validation=7).describe() == {"validation": 7}

@@ -60,3 +60,7 @@ def test_refusals(settings, message):
     with pytest.raises(HyperMaskError) as error:
         split_digits(**settings)
     assert str(error.value) == message
+
+
+def test_it_tells_its_choices():
+    assert split_digits(tasks=1, validation=8).describe() == {"validation": 8}

@@ -128,3 +128,11 @@ def test_wrong_task_or_images_are_refused():
         "split_mnist prepares uint8 images of shape [1, 28, 28], found torch.float32 of shape [1, 28, 28]; "
         "pass images as a task holds them."
     )
+
+
+def test_it_tells_its_choices():
+    assert split_mnist(tasks=1, augment=False, validation=7).describe() == {
+        "validation": 7,
+        "augment": False,
+        "normalise": True,
+    }
