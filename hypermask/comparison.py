@@ -58,7 +58,7 @@ class Row:
     @property
     def label(self) -> str:
         """The experiment, with the changed values where there are any."""
-        return _label(self.example)
+        return items.label(self.example.experiment, self.example.payload["overrides"])
 
     @property
     def place(self) -> str:
@@ -147,6 +147,7 @@ def _table(benchmark: str, rows: Sequence[Row], base: Row | None, others: Sequen
     devices = sorted({device for row in rows for device in _devices(row)})
     letters = {device: f" {chr(ord('a') + index)}" if len(devices) > 1 else "" for index, device in enumerate(devices)}
     alike = Counter((row.label, row.whose) for row in rows)
+    names = [_names(row, benchmark, alike[row.label, row.whose] > 1) for row in rows]
     notes = [ACCURACY_NOTE, BWT_NOTE, MEANS_NOTE, VALIDATION_NOTE]
     if base:
         notes.append(
@@ -163,14 +164,20 @@ def _table(benchmark: str, rows: Sequence[Row], base: Row | None, others: Sequen
     return Table(
         title=f"Methods on {BENCHMARKS.get(benchmark, benchmark)}, task identity known, percent",
         label=f"methods_{benchmark}",
-        frame=pd.DataFrame([_numbers(row, base, printed) for row in rows]),
+        frame=pd.DataFrame(
+            [
+                {"experiment": row.example.experiment, "method": method, "setting": setting}
+                | _numbers(row, base, printed)
+                for (method, setting), row in zip(names, rows, strict=True)
+            ]
+        ),
         head=(
             *("Method", "Setting", "Runs of", "Training", "n", "Paper", "Accuracy"),
             *("Difference", "BWT", "Validation", "Task inferred", "Minutes"),
         ),
         body=tuple(
-            (*_names(row, benchmark, alike[row.label, row.whose] > 1), *_texts(row, base, printed, letters))
-            for row in rows
+            (method, setting or BLANK, *_texts(row, base, printed, letters))
+            for (method, setting), row in zip(names, rows, strict=True)
         ),
         notes=(*notes, *_remarks(rows, base, others)),
         text_columns=4,
@@ -182,8 +189,6 @@ def _numbers(row: Row, base: Row | None, printed: dict[str, Printed]) -> dict[st
     difference = base and row.difference(base)
     paper = printed.get(row.example.config_hash)
     return {
-        "experiment": row.example.experiment,
-        "setting": " ".join(row.example.payload["overrides"]),
         "config_hash": row.example.config_hash[:12],
         "whose": row.whose,
         "training": _training(row.example),
@@ -208,15 +213,16 @@ def _numbers(row: Row, base: Row | None, printed: dict[str, Printed]) -> dict[st
 
 def _printed() -> dict[str, Printed]:
     """What the paper prints, by the hash of the whole configuration: a name alone may be that of another one."""
-    configured = {need.label: need.configured.config.hash for item in items.ITEMS for need in item.runs}
-    return {configured[label]: value for label, value in printed_accuracies().items() if label in configured}
+    printed = printed_accuracies()
+    needed = (need for item in items.ITEMS for need in item.runs if need.label in printed)
+    return {need.configured.config.hash: printed[need.label] for need in needed}
 
 
 def _names(row: Row, benchmark: str, several: bool) -> tuple[str, str]:
     """Method and setting; with the hash where several configurations have the same ones."""
     family, method = row.example.experiment.split("/")
     setting = " ".join((*row.example.payload["overrides"], *([row.example.config_hash[:12]] if several else [])))
-    return method if family == benchmark else row.example.experiment, setting or BLANK
+    return method if family == benchmark else row.example.experiment, setting
 
 
 def _texts(row: Row, base: Row | None, printed: dict[str, Printed], letters: dict[str, str]) -> tuple[str, ...]:
@@ -271,11 +277,6 @@ def _problem(record: Record) -> str:
     # Permutations, which a seed draws, are lists; digests of files are strings.
     data = {name: digest for name, digest in record.payload["data"].items() if isinstance(digest, str)}
     return canonical_json([record.config["benchmark"]["name"], record.tasks, data]).decode()
-
-
-def _label(record: Record) -> str:
-    changes = record.payload["overrides"]
-    return f"{record.experiment} [{' '.join(changes)}]" if changes else record.experiment
 
 
 def _measures(row: Row) -> tuple[Summary | None, Summary | None, Summary | None]:

@@ -19,6 +19,11 @@ TWO = (1, 2)
 ONE = (1,)
 
 
+def label(experiment: str, overrides: Sequence[str]) -> str:
+    """The experiment, with the changed values in brackets: `split_mnist/hypermask-t [beta=0.01]`."""
+    return f"{experiment} [{' '.join(overrides)}]" if overrides else experiment
+
+
 @dataclass(frozen=True)
 class Need:
     """Runs that an item is made of.
@@ -34,8 +39,8 @@ class Need:
 
     @property
     def label(self) -> str:
-        """The experiment, with the changed values in brackets: `split_mnist/hypermask-t [beta=0.01]`."""
-        return f"{self.experiment} [{' '.join(self.overrides)}]" if self.overrides else self.experiment
+        """What it is called (see `label`)."""
+        return label(self.experiment, self.overrides)
 
     @property
     def configured(self) -> Experiment:

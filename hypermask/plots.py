@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hypermask import metrics, paper
+from hypermask.errors import HyperMaskError
 from hypermask.results import counted
 
 if TYPE_CHECKING:
@@ -412,6 +413,8 @@ def methods(frame: pd.DataFrame, title: str) -> Figure:
     leave; a method of one run has none. Ours are full dots, yours hollow squares, the paper's value a bar.
     """
     shown = frame[frame["runs"] > 0].reset_index(drop=True)
+    if shown.empty:
+        raise HyperMaskError("no method has a finished run, so there is nothing to draw; train one first.")
     printed = shown["paper_mean"].dropna()
     # Each with what counts its runs, its label, and what its panel holds besides.
     quantities = {"accuracy": ("runs", "accuracy after all tasks, %", printed)}
@@ -428,8 +431,7 @@ def methods(frame: pd.DataFrame, title: str) -> Figure:
             axes[0].plot(printed, printed.index, "|", color=BLACK, markersize=9, label="paper")
         for ax in axes[1:]:
             ax.axvline(0, color=GREY, linewidth=0.6)
-        names = [f"{row.experiment.split('/')[1]} {row.setting}".strip() for row in shown.itertuples()]
-        axes[0].set_yticks(range(len(shown)), names)
+        axes[0].set_yticks(range(len(shown)), (shown["method"] + " " + shown["setting"]).str.strip())
         axes[0].set_ylim(len(shown) - 0.4, -0.6)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         return figure

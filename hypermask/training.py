@@ -9,12 +9,14 @@ from __future__ import annotations
 import gc
 import inspect
 import math
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -38,8 +40,7 @@ from hypermask.seeds import generator, seed_layers
 
 LOGITS_PER_TASK = 400
 # Whose classes a record's versions tell.
-LIBRARIES = ("builtins", "hypermask", "hypnettorch", "torch", "torchvision")
-_PLAIN = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset)
+LIBRARIES = {*sys.stdlib_module_names, "hypermask", "hypnettorch", "torch", "torchvision"}
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -459,13 +460,32 @@ def _member(name: str, value: Any) -> str:
     if isinstance(value, property):
         return "".join(_member(name, part) for part in (value.fget, value.fset, value.fdel))
     function = inspect.unwrap(getattr(value, "__func__", value))
-    if not inspect.isfunction(function):
+    if inspect.isfunction(function):
+        try:
+            return inspect.getsource(function)
+        except (OSError, TypeError):
+            return str(_instructions(function.__code__))
+    if name.startswith("__"):
         # Python keeps notes of its own under names of this kind, some of them only after a while.
-        return repr(value) if isinstance(value, _PLAIN) and not name.startswith("__") else ""
+        return ""
     try:
-        return inspect.getsource(function)
-    except (OSError, TypeError):
-        return function.__code__.co_code.hex()
+        return canonical_json(value).decode()
+    except (TypeError, ValueError):
+        return ""
+
+
+def _instructions(code: CodeType) -> list[Any]:
+    """What compiled code does, without where it stands: the same in every process of one version of Python."""
+    constants = [
+        _instructions(constant)
+        if isinstance(constant, CodeType)
+        # A set's order is another one in every process.
+        else sorted(map(repr, constant))
+        if isinstance(constant, frozenset)
+        else repr(constant)
+        for constant in code.co_consts
+    ]
+    return [code.co_code.hex(), code.co_names, constants]
 
 
 def _data_digest(benchmark: Benchmark) -> str:

@@ -6,6 +6,7 @@ import pytest
 from payloads import accuracy_matrix
 
 from hypermask import plots
+from hypermask.errors import HyperMaskError
 from hypermask.plots import Panel
 from hypermask.results import gather
 
@@ -41,15 +42,15 @@ def test_a_panel_without_runs_says_so_and_shows_what_is_printed(panels):
 
 
 def numbers(*rows: tuple) -> pd.DataFrame:
-    columns = ("experiment", "setting", "whose", "runs", "paper_mean", "accuracy_mean", "accuracy_t95")
+    columns = ("method", "setting", "whose", "runs", "paper_mean", "accuracy_mean", "accuracy_t95")
     frame = pd.DataFrame([row[:7] for row in rows], columns=columns)
     return frame.assign(difference_mean=[row[7] for row in rows], difference_t95=[row[8] for row in rows], pairs=0)
 
 
 def test_methods_have_a_row_each_and_a_panel_holds_means_the_papers_and_narrow_intervals():
-    base = ("b/base", "", "ours", 5, 99.0, 90.0, 1.0, np.nan, np.nan)
-    mine = ("b/mine", "p=70", "yours", 2, np.nan, 80.0, 50.0, -10.0, 60.0)
-    never = ("b/never", "", "yours", 0, np.nan, np.nan, np.nan, np.nan, np.nan)
+    base = ("base", "", "ours", 5, 99.0, 90.0, 1.0, np.nan, np.nan)
+    mine = ("mine", "p=70", "yours", 2, np.nan, 80.0, 50.0, -10.0, 60.0)
+    never = ("never", "", "yours", 0, np.nan, np.nan, np.nan, np.nan, np.nan)
     figure = plots.methods(numbers(base, mine, never).assign(pairs=[0, 2, 0]), "title")
     shown = texts(figure)
     assert {"base", "mine p=70", "ours, 95 % interval", "yours, 95 % interval", "paper"} <= set(shown)
@@ -62,10 +63,15 @@ def test_methods_have_a_row_each_and_a_panel_holds_means_the_papers_and_narrow_i
 
 
 def test_methods_without_differences_have_one_panel_and_one_kind_of_run_one_entry():
-    figure = plots.methods(numbers(("b/mine", "", "yours", 1, np.nan, 80.0, np.nan, np.nan, np.nan)), "title")
+    figure = plots.methods(numbers(("mine", "", "yours", 1, np.nan, 80.0, np.nan, np.nan, np.nan)), "title")
     assert len(figure.axes) == 1
     assert "yours, 95 % interval" in texts(figure)
     assert not {"paper", "ours, 95 % interval"} & set(texts(figure))
+
+
+def test_methods_without_a_finished_run_are_one_sentence():
+    with pytest.raises(HyperMaskError, match=r"^no method has a finished run, so there is nothing to draw"):
+        plots.methods(numbers(("never", "", "yours", 0, np.nan, np.nan, np.nan, np.nan, np.nan)), "title")
 
 
 def test_many_tasks_are_not_annotated():

@@ -2,7 +2,10 @@ import copy
 import json
 import linecache
 import math
+import os
 import re
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -162,7 +165,7 @@ class Typed(nn.Module):
         return x + 1
 
     def forward(self, x):
-        return self.factor * self.half * self.layer(self.shift(x))
+        return sum(self.factor * self.half * part for part in [self.layer(self.shift(x))])
 """
 
 
@@ -170,7 +173,8 @@ class Typed(nn.Module):
 def test_versions_of_a_class_without_a_file_are_other_configurations(kept):
     def hash_of(source: str, copied: bool = False) -> str:
         names = {"__name__": "__main__"}
-        cell = f"<cell {files.sha256(source.encode())}>"
+        # Of a name of its own: what one case keeps is not to be found by the other.
+        cell = f"<cell {kept} {files.sha256(source.encode())}>"
         if kept:
             linecache.cache[cell] = (len(source), None, source.splitlines(keepends=True), cell)
         exec(compile(source, cell, "exec"), names)
@@ -205,6 +209,39 @@ def test_benchmarks_that_prepare_images_otherwise_are_other_configurations():
         hash_of(Brighter(2, 40, "cpu")),
     ]
     assert len(set(hashes)) == len(hashes)
+
+
+def test_the_code_of_libraries_and_of_python_is_no_part_of_a_configuration():
+    """It would make the configuration another one with every version of Python."""
+    assert training._own_code([SplitDigits, HyperMask, nn.Linear]) == {}
+    assert list(training._own_code([Least])) == [f"{__name__}.Least"]
+
+
+def test_code_that_keeps_no_source_is_told_alike_in_every_process():
+    program = (
+        "from hypermask.training import _source\n"
+        "class Typed:\n"
+        "    names = {'x', 'y', 'z'}\n"
+        "    def f(self, x):\n"
+        "        return x in {'aa', 'bb', 'cc'} or [i * 0.5 for i in range(3)]\n"
+        "text = _source(Typed)\n"
+        "for _ in range(1000):\n"
+        "    Typed().f('q')\n"
+        "assert _source(Typed) == text and '0.5' in text\n"
+        "print(text)\n"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-"],
+            input=program,
+            env=os.environ | {"PYTHONHASHSEED": salt},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for salt in ("1", "2", "3")
+    }
+    assert len(told) == 1
 
 
 class Least(hypermask.Method):
