@@ -8,18 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hypermask import metrics, paper
-from hypermask.tables import (
-    ACCURACY_NOTE,
-    BLANK,
-    NO_SPREAD,
-    Comparison,
-    Table,
-    compared,
-    fixed,
-    number,
-    plus_minus,
-    settings,
-)
+from hypermask.paper import NO_SPREAD
+from hypermask.printed_and_ours import Comparison, compared
+from hypermask.tables import ACCURACY_NOTE, settings
+from hypermask.typesetting import BLANK, Table, fixed, number, plus_minus
 
 if TYPE_CHECKING:
     from hypermask.records import Record

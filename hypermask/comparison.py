@@ -17,10 +17,11 @@ from hypermask import items, metrics, paths, records
 from hypermask.errors import HyperMaskError
 from hypermask.files import canonical_json
 from hypermask.metrics import Summary
-from hypermask.paper import Printed
+from hypermask.paper import BENCHMARKS, Printed
 from hypermask.records import Record
-from hypermask.tables import ACCURACY_NOTE, BENCHMARKS, BLANK, BWT_NOTE, Table, number, plus_minus, printed_accuracies
+from hypermask.tables import ACCURACY_NOTE, BWT_NOTE, printed_accuracies
 from hypermask.times import device_words
+from hypermask.typesetting import BLANK, Table, number, plus_minus
 
 OURS, YOURS = "ours", "yours"
 # In it no batch gives its task away: what is compared of runs that infer the task.

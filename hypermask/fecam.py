@@ -39,19 +39,17 @@ class Prototypes:
     means: torch.Tensor
     whitening: torch.Tensor
 
-    def distances(self, features: torch.Tensor) -> torch.Tensor:
-        """Squared Mahalanobis distance d_M of features [B, d] to every class: [B, C]."""
-        unit = normalise(features)
+    def distances(self, unit: torch.Tensor) -> torch.Tensor:
+        """Squared Mahalanobis distance d_M of features [B, d] of length 1, float64, to every class: [B, C]."""
         return self._parts(unit, 0, unit.shape[1])
 
-    def nearest(self, features: torch.Tensor, beyond: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Smallest d_M [B] of features [B, d] to a class, and that class [B], the lowest of ties.
+    def nearest(self, unit: torch.Tensor, beyond: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Smallest d_M [B] of features [B, d] of length 1, float64, to a class, and that class [B], the lowest of ties.
 
         beyond: [B], float64; a smallest distance that exceeds it may come back as infinity, with any number for class.
         A distance is a sum of squares of which the first k need the first k features alone, so a class can be left
         as soon as its sum exceeds `beyond` or another class's distance; the others' are complete.
         """
-        unit = normalise(features)
         size, classes = unit.shape[1], len(self.means)
         block = BLOCK if unit.device.type == "cpu" else size
         ends = [*range(block, size, block), size]
@@ -182,6 +180,7 @@ class FeCAM:
                     f"the network of task {task + 1} gives features that are not finite; expected numbers, so train "
                     "again."
                 )
+        unit = [normalise(values) for values in features]
         pairs = product(range(len(networks)), repeat=2)
         for network, task in sorted(pairs, key=lambda pair: pair[0] != pair[1]):
-            yield network, task, *self._prototypes[task].nearest(features[network], best[max(network, task)])
+            yield network, task, *self._prototypes[task].nearest(unit[network], best[max(network, task)])

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hypermask import metrics, paper, plots, tables
+from hypermask import metrics, paper, plots
+from hypermask.printed_and_ours import Comparison, summarise
 from hypermask.tsne import NEIGHBOURS, NETWORKS, Embedding, chance, purity, shown
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hypermask.results import Runs
-    from hypermask.tables import Comparison
 
 _MARKERS = "os^vDPX<>p"
 _TURNS = 4
@@ -105,9 +105,9 @@ def accuracy_comparison(runs: Runs, place: str) -> Comparison:
     printed = next(row for row in paper.statements() if row.place == place)
     value = paper.Printed(printed.value, None, paper.RUN_BY_AUTHORS, place, printed.rounding)
     benchmark, method = runs.name.split("/")
-    ours, yours = (tables.summarise(found, metrics.mean_accuracy) for found in shown(runs))
-    name = f"{tables.METHODS[method]}, the shown model (ours: seed {runs.seeds[0]})"
-    return tables.Comparison(name, benchmark, value.source, value, ours, yours)
+    ours, yours = (summarise(found, metrics.mean_accuracy) for found in shown(runs))
+    name = f"{paper.METHODS[method]}, the shown model (ours: seed {runs.seeds[0]})"
+    return Comparison(name, benchmark, value.source, value, ours, yours)
 
 
 def _not_run(ax: Axes, command: str) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from IPython.display import Image
     from matplotlib.figure import Figure
 
-    from hypermask.tables import Table
+    from hypermask.typesetting import Table
 
 SMOKE = "smoke profile"
 SMOKE_MEANING = f"{SMOKE}: tiny stand-ins, not the paper's benchmarks"

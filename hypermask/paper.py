@@ -33,8 +33,16 @@ COMPARISONS = (WITHIN_SPREAD, DIFFERS, ONE_WITHIN, ONE_OUTSIDE, NO_SPREAD, NOT_R
 # Half a unit of the second decimal, with which the paper prints most values.
 ROUNDING = 0.005
 
-# How the paper names the methods of our experiments.
-_METHODS = {"hypermask-t": "HyperMask-T", "hypermask-f": "HyperMask-F", "hnet": "HNET+ENT", "wsn": "WSN"}
+# How the paper names the methods of our experiments, in the order of its tables, and how we its benchmarks.
+METHODS = {"wsn": "WSN", "hnet": "HNET+ENT", "hypermask-f": "HyperMask-F", "hypermask-t": "HyperMask-T"}
+BENCHMARKS = {
+    "permuted_mnist_10": "Permuted MNIST, 10 tasks",
+    "permuted_mnist_100": "Permuted MNIST, 100 tasks",
+    "split_mnist": "Split MNIST",
+    "split_cifar100": "Split CIFAR-100",
+    "split_cifar100_5x20": "Split CIFAR-100, 5 x 20",
+    "tiny_imagenet": "Tiny ImageNet",
+}
 _FOLDER = Path(__file__).resolve().parent / "printed"
 
 
@@ -316,7 +324,7 @@ def printed_accuracy(
     rows = [
         row
         for row in known_task_rows()
-        if row.method == _METHODS.get(method, method)
+        if row.method == METHODS.get(method, method)
         and row.benchmark == benchmark
         and setting in (None, row.setting)
         and target_network in (None, row.target_network)
@@ -333,7 +341,7 @@ def printed_accuracy(
 
 def printed_bwt(method: str, benchmark: str) -> Printed:
     """Backward transfer of table 4, in points of percent; an error if the paper prints none."""
-    name = _METHODS.get(method, method)
+    name = METHODS.get(method, method)
     # Table 4 names WSN with its setting.
     rows = [row for row in table4() if row.method.split(",")[0] == name and row.benchmark == benchmark]
     if not rows:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from hypermask import metrics, paths, records
 from hypermask.items import ONE, THREE, Need
+from hypermask.typesetting import BLANK
 
-_BLANK = "–"
 # How ENT is read here: on the networks of Split MNIST all readings agree.
 _READING = "released-code"
 
@@ -137,6 +137,6 @@ def _measured(need: Need) -> tuple[str, ...]:
 
 def _shown(values: Sequence[float], sign: str = "") -> str:
     if not values:
-        return _BLANK
+        return BLANK
     found = metrics.summary(values)
     return f"{found.mean:{sign}.2f}" + ("" if found.sd is None else f" ± {found.sd:.2f}")

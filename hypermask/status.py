@@ -15,7 +15,7 @@ from hypermask.metrics import Summary
 from hypermask.needs import needs, runs_at_once
 from hypermask.records import Record
 from hypermask.results import counted
-from hypermask.tables import plus_minus
+from hypermask.typesetting import BLANK, plus_minus
 
 # Longest texts of a table on a terminal.
 _TITLE_WIDTH = 44
@@ -149,7 +149,7 @@ def _markdown_row(item: Item, shelf: _Shelf) -> tuple[str, ...]:
     name = f"{kind} {int(number)}"
     made = (paths.notebooks() / f"{item.notebook}.ipynb").is_file()
     printed, ours, verdict = _markdown_numbers(item, shelf, state["state"])
-    command = f"`hypermask sweep {item.id}`" if state["missing"] else "–"
+    command = f"`hypermask sweep {item.id}`" if state["missing"] else BLANK
     return (
         f"[{name}](notebooks/{item.notebook}.ipynb)" if made else name,
         item.claim,
@@ -175,14 +175,14 @@ def _markdown_numbers(item: Item, shelf: _Shelf, state: str) -> tuple[str, str, 
         return f"{len(settings)} settings", f"{run} of {len(settings)} settings", verdict
     if item.headline is None:
         where = "see the figure" if item.id.startswith("fig") else "see the table"
-        return "–", "–", {"empty": paper.NOT_RUN, "partial": f"incomplete, {where}", "complete": where}[state]
+        return BLANK, BLANK, {"empty": paper.NOT_RUN, "partial": f"incomplete, {where}", "complete": where}[state]
     digits = _digits(item.headline)
     name = item.headline.experiment
     ours = _headline(item, shelf.folder(name, experiments.get(name).config.hash))
     word = paper.compare(_printed_value(item.headline), ours)
     return (
         f"{_label(item.headline)}, {name}: {_printed(item.headline, digits)}",
-        "–" if ours is None else f"{plus_minus(ours.mean, ours.t95, digits)} ({counted(ours.n)})",
+        BLANK if ours is None else f"{plus_minus(ours.mean, ours.t95, digits)} ({counted(ours.n)})",
         _MARKDOWN_STATUS.get(word, word),
     )
 
@@ -203,7 +203,7 @@ def _device_time(item: Item, shelf: _Shelf) -> str:
         # The numeric family and model after the comma tell processors apart that this page need not.
         device = record.environment["device_name"].split(",")[0]
         seconds[device] = seconds.get(device, 0.0) + record.seconds / runs_at_once(record.environment)
-    return "; ".join(f"{_duration(total)}, {device}" for device, total in sorted(seconds.items())) or "–"
+    return "; ".join(f"{_duration(total)}, {device}" for device, total in sorted(seconds.items())) or BLANK
 
 
 def _duration(seconds: float) -> str:

@@ -1,5 +1,4 @@
-"""One function per kind of table, and the three forms each is written in: numbers (CSV), Markdown, booktabs
-LaTeX.
+"""One function per kind of table, and what notebooks tell of accuracies in plain text.
 
 Every comparison shows the paper's value, ours as mean and spread over n runs with the half width of the 95 %
 t interval, their difference and a status. The paper's +- is the population standard deviation; ours is given
@@ -8,195 +7,34 @@ with both kinds.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hypermask import experiments, metrics, paper
 from hypermask.metrics import Summary
-from hypermask.paper import NO_SPREAD
+from hypermask.paper import BENCHMARKS, METHODS
+from hypermask.printed_and_ours import (
+    SIGNS,
+    SPREAD_NOTE,
+    STATUS_NOTE,
+    Comparison,
+    compared,
+    summarise,
+)
 from hypermask.results import counted
+from hypermask.typesetting import BLANK, Table, fixed, number, plus_minus, rounded
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from hypermask.records import Record
     from hypermask.results import Runs
 
-BLANK = "–"
-NOT_PRINTED = "not printed"
-OUTSIDE_INTERVAL = "†"
-# A LaTeX table of longer rows, in characters, is shrunk to the width of the page.
-WIDE = 110
-
-# The paper's names of the methods of our experiments.
-METHODS = {"wsn": "WSN", "hnet": "HNET+ENT", "hypermask-f": "HyperMask-F", "hypermask-t": "HyperMask-T"}
-BENCHMARKS = {
-    "permuted_mnist_10": "Permuted MNIST, 10 tasks",
-    "permuted_mnist_100": "Permuted MNIST, 100 tasks",
-    "split_mnist": "Split MNIST",
-    "split_cifar100": "Split CIFAR-100",
-    "split_cifar100_5x20": "Split CIFAR-100, 5 x 20",
-    "tiny_imagenet": "Tiny ImageNet",
-}
-_LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", BLANK: "--", "&": r"\&", OUTSIDE_INTERVAL: r"$\dagger$"}
-# How tables name the values of a configuration that are changed.
-_VALUES = {
-    "embedding_size": "embedding",
-    "hypernetwork_hidden": "hypernetwork",
-    "lam": "lambda",
-    "l1": "L1",
-    "batch_size": "batch size",
-}
-
-SPREAD_NOTE = (
-    "Ours: mean ± sample standard deviation over n runs; pop. sd: population standard deviation, the kind "
-    "that the paper prints of its own runs; 95 %: half width of the t interval of the mean. One run has no spread."
-)
-INTERVAL_NOTE = f"{OUTSIDE_INTERVAL}: although within spread, the printed mean lies outside the 95 % interval of ours."
-STATUS_NOTE = (
-    f"Status: '{paper.WITHIN_SPREAD}' if the means lie no further apart than twice the larger of the paper's "
-    f"and our sample standard deviation, else '{paper.DIFFERS}'; '{paper.ONE_WITHIN}' or '{paper.ONE_OUTSIDE}' by the "
-    f"paper's alone, since one run of ours is no measure of a spread; '{NO_SPREAD}' where both are single models; "
-    f"'{paper.NOT_RUN}' where there is no run of ours. {INTERVAL_NOTE}"
-)
 ACCURACY_NOTE = (
     "Accuracy: mean over tasks of the test accuracy after the last task, percent; every task weighs the same."
 )
 BWT_NOTE = "BWT = 1/(T-1) * sum over tasks i before the last of A[T, i] - A[i, i], points of percent."
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One value of the paper and ours.
-
-    source: whose the printed value is.  ours, yours: summaries of the committed runs and of the reader's own,
-    None where there are none.  compared: whether ours could exist at all (a quoted method is not ours to
-    run).
-    """
-
-    method: str
-    benchmark: str
-    source: str
-    printed: paper.Printed | None
-    ours: Summary | None = None
-    yours: Summary | None = None
-    network: str = ""
-    compared: bool = True
-
-    @property
-    def difference(self) -> float | None:
-        """Ours minus the paper's."""
-        return None if self.ours is None or self.printed is None else self.ours.mean - self.printed.mean
-
-    @property
-    def status(self) -> str:
-        """One of `paper.COMPARISONS`; else why there is none: nothing printed, or not ours to run."""
-        if not self.compared:
-            return BLANK
-        if self.printed is None and self.ours is not None:
-            return NOT_PRINTED
-        return paper.NOT_RUN if self.printed is None else paper.compare(self.printed, self.ours)
-
-    @property
-    def marked_status(self) -> str:
-        """The status as a table's text: with a sign where the interval of ours says more than the spread."""
-        outside = self.status == paper.WITHIN_SPREAD and paper.outside_interval(self.printed, self.ours)
-        return f"{self.status} {OUTSIDE_INTERVAL}" if outside else self.status
-
-
-@dataclass(frozen=True)
-class Table:
-    """A finished table. frame: the numbers; head, body: text; rules: body rows with a line above; notes:
-    below the table.
-    """
-
-    title: str
-    label: str
-    frame: pd.DataFrame
-    head: tuple[str, ...]
-    body: tuple[tuple[str, ...], ...]
-    rules: tuple[int, ...] = ()
-    notes: tuple[str, ...] = ()
-    mark: str = ""
-    text_columns: int = 1
-
-    def marked(self, mark: str) -> Table:
-        """The table with a mark in its first line and title, for outputs that are not the paper's."""
-        return replace(self, mark=mark)
-
-    def markdown(self) -> str:
-        """GitHub Markdown, with the title above and the notes below."""
-        width = len(self.head)
-        align = ["---" if column < self.text_columns else "---:" for column in range(width)]
-        lines = [
-            f"**{self._title()}**",
-            "",
-            _pipes(self.head),
-            _pipes(align),
-            *(_pipes(row) for row in self.body),
-        ]
-        return "\n".join([*lines, "", *(f"{note}  " for note in self.notes)]).rstrip() + "\n"
-
-    def latex(self) -> str:
-        """A table environment with booktabs rules; LaTeX numbers it, so its caption has the title without number."""
-        columns = "l" * self.text_columns + "r" * (len(self.head) - self.text_columns)
-        longest = (max(map(len, cells)) for cells in zip(self.head, *self.body, strict=True))
-        wide = sum(longest) > WIDE
-        title = re.sub(r"^Table \d+\. ", "", self._title())
-        body = []
-        for number, row in enumerate(self.body):
-            if number in self.rules:
-                body.append(r"\midrule")
-            body.append(" & ".join(map(_latex, row)) + r" \\")
-        lines = [
-            *([f"% {self.mark}"] if self.mark else []),
-            "% needs the packages booktabs and graphicx" if wide else "% needs the package booktabs",
-            r"\begin{table}",
-            # A table that would not fit on a page in the usual size is set smaller.
-            r"\centering\scriptsize" if len(self.body) > 60 else r"\centering\footnotesize",
-            rf"\caption{{{_latex(' '.join([title + '.', *self.notes]))}}}",
-            rf"\label{{tab:{self.label}}}",
-            (r"\resizebox{\textwidth}{!}{" if wide else "") + rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
-            r"\toprule",
-            " & ".join(map(_latex, self.head)) + r" \\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}" + ("}" if wide else ""),
-            r"\end{table}",
-        ]
-        return "\n".join(lines) + "\n"
-
-    def text(self) -> str:
-        """Plain text in columns, for a notebook's output: title, head, rows, and what a sign means where there is one;
-        columns without content are left out.
-        """
-        filled = [c for c in range(len(self.head)) if any(row[c] not in ("", BLANK) for row in self.body)]
-        rows = [[row[column] for column in filled] for row in (self.head, *self.body)]
-        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-        lines = []
-        for row in rows:
-            cells = [
-                cell.ljust(width) if column < self.text_columns else cell.rjust(width)
-                for column, cell, width in zip(filled, row, widths, strict=True)
-            ]
-            lines.append("  ".join(cells).rstrip())
-        line = "-" * max(map(len, lines))
-        body = [part for i, text in enumerate(lines[1:]) for part in ([line, text] if i in self.rules else [text])]
-        signs = [INTERVAL_NOTE] if any(cell.endswith(OUTSIDE_INTERVAL) for row in self.body for cell in row) else []
-        return "\n".join([self._title(), line, lines[0], line, *body, *signs])
-
-    def _title(self) -> str:
-        return f"{self.title} ({self.mark})" if self.mark else self.title
-
-
-def summarise(runs: Sequence[Record], value: Callable[[np.ndarray], float]) -> Summary | None:
-    """`value` of each run's accuracy matrix, over the runs; None without runs."""
-    return metrics.summary([value(record.accuracy) for record in runs]) if runs else None
 
 
 def accuracy_comparison(runs: Runs) -> Comparison:
@@ -238,6 +76,7 @@ def comparisons(
         rules=tuple(rules),
         notes=(*notes, SPREAD_NOTE, STATUS_NOTE),
         text_columns=4,
+        signs=SIGNS,
     )
 
 
@@ -547,25 +386,6 @@ def _repeated_by(row: paper.KnownTaskRow) -> str | None:
     return name if experiments.get(name).config.method.c == share else f"{name} [c={share:g}]"
 
 
-def compared(printed: paper.Printed | None, runs: Runs, value: Callable[[np.ndarray], float]) -> Comparison:
-    """`value` of a configuration's accuracy matrices beside what is printed of it."""
-    benchmark, method = runs.name.split("/")
-    return Comparison(
-        method=", ".join([METHODS[method], *map(_setting, runs.need.overrides)]),
-        benchmark=benchmark,
-        source=BLANK if printed is None else printed.source,
-        printed=printed,
-        ours=summarise(runs.records, value),
-        yours=summarise(runs.own, value),
-    )
-
-
-def _setting(override: str) -> str:
-    """`lam=0.01` as a table says it."""
-    key, value = override.split("=")
-    return f"{_VALUES.get(key, key)} {value.replace(',', '-')}"
-
-
 def _others_printed(benchmark: str, method: str) -> dict[str, float]:
     """The printed values of table 1's column, by method, without that method's own."""
     return {
@@ -650,8 +470,8 @@ def _texts(row: Comparison, digits: int, shows_own: bool) -> tuple[str, ...]:
         plus_minus(row.printed.mean, row.printed.sd, digits, 2) if row.printed else BLANK,
         plus_minus(ours.mean, ours.sd, digits) if ours else BLANK,
         str(ours.n) if ours else ("0" if row.compared else BLANK),
-        _rounded(ours and ours.population_sd, digits),
-        _rounded(ours and ours.t95, digits),
+        rounded(ours and ours.population_sd, digits),
+        rounded(ours and ours.t95, digits),
         BLANK if row.difference is None else fixed(row.difference, digits, "+"),
         row.marked_status,
     ]
@@ -659,37 +479,3 @@ def _texts(row: Comparison, digits: int, shows_own: bool) -> tuple[str, ...]:
         yours = row.yours
         texts.append(f"{plus_minus(yours.mean, yours.sd, digits)} ({counted(yours.n)})" if yours else BLANK)
     return tuple(texts)
-
-
-def number(value: float | None) -> float:
-    """The value for a numeric column, NaN (an empty cell of the CSV) where there is none."""
-    return np.nan if value is None else value
-
-
-def fixed(value: float, digits: int, sign: str = "") -> str:
-    """The value to so many digits; a zero has no sign.  sign: `+` where positive values have theirs."""
-    rounded = round(value, digits)
-    return f"{rounded:{sign}.{digits}f}" if rounded else f"{0:.{digits}f}"
-
-
-def _rounded(value: float | None, digits: int) -> str:
-    return BLANK if value is None else fixed(value, digits)
-
-
-def plus_minus(mean: float, spread: float | None, digits: int, spread_digits: int | None = None) -> str:
-    """`mean ± spread` as text; the mean alone where there is no spread."""
-    if spread is None:
-        return fixed(mean, digits)
-    return f"{fixed(mean, digits)} ± {fixed(spread, digits if spread_digits is None else spread_digits)}"
-
-
-def _pipes(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def _latex(text: str) -> str:
-    # Before a number, or between two terms; hyphens within words stay.
-    text = re.sub(r"(?<![\w.])-(?=\d)|(?<=\s)-(?=\s)", "$-$", text)
-    for plain, escaped in _LATEX.items():
-        text = text.replace(plain, escaped)
-    return text

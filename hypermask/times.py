@@ -15,7 +15,7 @@ from hypermask.metrics import Summary
 from hypermask.needs import PASSES_PER_STEP, runs_at_once
 from hypermask.records import Record
 from hypermask.results import Runs
-from hypermask.tables import BENCHMARKS, BLANK, Table
+from hypermask.typesetting import BLANK, Table
 
 SCHEMA = 1
 LOOPS = ("reference", "eager", "fused")
@@ -26,7 +26,7 @@ COMMANDS = {
     "split_mnist": "hypermask bench split_mnist --tasks 1 5 --save",
     "permuted_mnist": "hypermask bench permuted_mnist --tasks 1 2 10 --save",
 }
-_TITLES = BENCHMARKS | {"split_cifar100_5x20": "Split CIFAR-100, 5 tasks of 20 classes"}
+_TITLES = paper.BENCHMARKS | {"split_cifar100_5x20": "Split CIFAR-100, 5 tasks of 20 classes"}
 
 TIME_NOTE = (
     "Paper: mean and standard deviation on GeForce RTX 2070, 2080 Ti, 3080 and 4090 cards, which one for which run is "

@@ -7,22 +7,19 @@ logging more often changes no number.
 from __future__ import annotations
 
 import gc
-import inspect
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import numpy as np
 import torch
 
-from hypermask import benchmarks, inference, methods, preflight, records
+from hypermask import benchmarks, inference, methods, own_code, preflight, records
 from hypermask import engine as engines
 from hypermask.benchmarks.base import Benchmark, Split, Task
 from hypermask.checkpoints import Checkpoints, KeptWeights, State
@@ -39,8 +36,6 @@ from hypermask.records import Record
 from hypermask.seeds import generator, seed_layers
 
 LOGITS_PER_TASK = 400
-# Whose classes a record's versions tell.
-LIBRARIES = {*sys.stdlib_module_names, "hypermask", "hypnettorch", "torch", "torchvision"}
 PACKAGE = Path(__file__).resolve().parent
 
 
@@ -435,57 +430,7 @@ def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmar
 def _network_digest(method: Method) -> str:
     """SHA-256 over the modules of a method, the shapes of its parameters, and the source of classes of one's own."""
     shapes = {name: list(parameter.shape) for name, parameter in method.named_parameters()}
-    return sha256(canonical_json([repr(method), shapes, _own_code(map(type, method.modules()))]))
-
-
-def _own_code(classes: Iterable[type]) -> dict[str, str]:
-    """Name -> source of the classes, and of those that they extend, which no library brings; empty where none is
-    kept."""
-    kinds = {kind for each in classes for kind in each.__mro__}
-    own = [kind for kind in kinds if kind.__module__.partition(".")[0] not in LIBRARIES]
-    return {f"{kind.__module__}.{kind.__qualname__}": _source(kind) for kind in own}
-
-
-def _source(kind: type) -> str:
-    """A class's source; of one that has no file, such as those typed into a notebook, its functions' and values."""
-    try:
-        return inspect.getsource(kind)
-    except (OSError, TypeError):
-        members = {name: _member(name, value) for name, value in vars(kind).items()}
-        return "\n".join(f"{name} = {text}" for name, text in members.items() if text)
-
-
-def _member(name: str, value: Any) -> str:
-    """What a member of a class does: a function's source, or its code where none is kept; a plain value itself."""
-    if isinstance(value, property):
-        return "".join(_member(name, part) for part in (value.fget, value.fset, value.fdel))
-    function = inspect.unwrap(getattr(value, "__func__", value))
-    if inspect.isfunction(function):
-        try:
-            return inspect.getsource(function)
-        except (OSError, TypeError):
-            return str(_instructions(function.__code__))
-    if name.startswith("__"):
-        # Python keeps notes of its own under names of this kind, some of them only after a while.
-        return ""
-    try:
-        return canonical_json(value).decode()
-    except (TypeError, ValueError):
-        return ""
-
-
-def _instructions(code: CodeType) -> list[Any]:
-    """What compiled code does, without where it stands: the same in every process of one version of Python."""
-    constants = [
-        _instructions(constant)
-        if isinstance(constant, CodeType)
-        # A set's order is another one in every process.
-        else sorted(map(repr, constant))
-        if isinstance(constant, frozenset)
-        else repr(constant)
-        for constant in code.co_consts
-    ]
-    return [code.co_code.hex(), code.co_names, constants]
+    return sha256(canonical_json([repr(method), shapes, own_code.sources(map(type, method.modules()))]))
 
 
 def _data_digest(benchmark: Benchmark) -> str:
@@ -493,7 +438,7 @@ def _data_digest(benchmark: Benchmark) -> str:
     own."""
     tasks = [benchmark.task(index) for index in range(benchmark.tasks)]
     sizes = [[list(map(int, task.classes)), len(task.train), len(task.validation), len(task.test)] for task in tasks]
-    return sha256(canonical_json([benchmark.checksums, sizes, _own_code([type(benchmark)])]))
+    return sha256(canonical_json([benchmark.checksums, sizes, own_code.sources([type(benchmark)])]))
 
 
 def _iterations(training: TrainingConfig, images: int) -> int:

@@ -64,7 +64,7 @@ def test_distance_of_vectors_of_length_one():
     known = Prototypes(normalise(double([[3, 4], [0, 2]])), torch.stack([whitening, torch.eye(2, dtype=torch.float64)]))
     # (0, 1) - (0.6, 0.8) = (-0.6, 0.2); the inverse is [[1, -0.5], [-0.5, 1]] / 0.75.
     torch.testing.assert_close(
-        known.distances(torch.tensor([[0.0, 5.0], [6.0, 8.0]])), double([[0.52 / 0.75, 0], [0, 0.4]])
+        known.distances(normalise(torch.tensor([[0.0, 5.0], [6.0, 8.0]]))), double([[0.52 / 0.75, 0], [0, 0.4]])
     )
 
 
@@ -74,14 +74,14 @@ def test_prototypes_equal_the_formulas_with_an_inverse():
     known = prototypes(features, labels, 3)
     assert (known.means.dtype, known.whitening.dtype) == (torch.float64, torch.float64)
     expected = np.stack([by_hand(features[labels == label].numpy(), images.numpy()) for label in range(3)], axis=1)
-    np.testing.assert_allclose(known.distances(images).numpy(), expected, rtol=1e-9)
+    np.testing.assert_allclose(known.distances(normalise(images)).numpy(), expected, rtol=1e-9)
 
 
 def test_the_nearest_class_is_that_of_whole_distances():
     # 300 features are three blocks, of 128, 128 and 44.
     labels = torch.arange(400) % 8
     training = random(400, 300, seed=9) + 2 * random(8, 300, seed=10)[labels]
-    images = random(90, 300, seed=11) + 2 * random(8, 300, seed=10)[torch.arange(90) % 8]
+    images = normalise(random(90, 300, seed=11) + 2 * random(8, 300, seed=10)[torch.arange(90) % 8])
     known = prototypes(training, labels, 8)
     distances = known.distances(images)
     values, nearest = known.nearest(images, torch.full((90,), torch.inf, dtype=torch.float64))
@@ -109,7 +109,7 @@ def test_far_classes_are_left_early(monkeypatch):
     monkeypatch.setattr(Prototypes, "_part", counted)
     identity = torch.eye(6, dtype=torch.float64)
     known = Prototypes(torch.stack([-identity[0], identity[0], identity[1]]), torch.stack([identity] * 3))
-    values, nearest = known.nearest(5 * identity[:2], torch.full((2,), torch.inf, dtype=torch.float64))
+    values, nearest = known.nearest(identity[:2], torch.full((2,), torch.inf, dtype=torch.float64))
     assert (values.tolist(), nearest.tolist()) == ([0, 0], [1, 2])
     # Of three blocks all classes see the first; only the likeliest of each image, one image each, sees the others.
     assert rows == [(0, 0, 2), (1, 0, 2), (2, 0, 2), (1, 2, 1), (1, 4, 1), (2, 2, 1), (2, 4, 1)]
@@ -137,14 +137,14 @@ def test_one_image_and_constant_features_mean_the_euclidean_distance():
     for training in (image, image.expand(5, 4)):
         known = prototypes(training, torch.zeros(len(training), dtype=torch.int64), 1)
         torch.testing.assert_close(known.whitening[0], torch.eye(4, dtype=torch.float64))
-        torch.testing.assert_close(known.distances(images)[:, 0], identity_distance(image[0], images))
+        torch.testing.assert_close(known.distances(normalise(images))[:, 0], identity_distance(image[0], images))
 
 
 def test_a_feature_without_variance_gets_the_mean_variance():
     training = random(30, 4, seed=5)
     training[:, 2] = 1.5
     images = random(7, 4, seed=6)
-    distances = prototypes(training, torch.zeros(30, dtype=torch.int64), 1).distances(images)[:, 0]
+    distances = prototypes(training, torch.zeros(30, dtype=torch.int64), 1).distances(normalise(images))[:, 0]
     np.testing.assert_allclose(distances.numpy(), by_hand(training.numpy(), images.numpy()), rtol=1e-9)
 
 
@@ -155,18 +155,18 @@ def test_features_with_a_constant_sum_get_the_ridge():
     factor = factorise(double([[1, -1], [-1, 1]]))
     torch.testing.assert_close(factor @ factor.T, double([[1 + 1e-8, -1], [-1, 1 + 1e-8]]), rtol=0, atol=1e-14)
     images = torch.tensor([[1.0, 0.0], [0.0, 0.0], [2.0, 2.0]])
-    assert prototypes(training, torch.zeros(20, dtype=torch.int64), 1).distances(images).isfinite().all()
+    assert prototypes(training, torch.zeros(20, dtype=torch.int64), 1).distances(normalise(images)).isfinite().all()
 
 
 def test_an_image_or_a_class_without_features_has_a_distance():
     training = torch.zeros(4, 3)
     known = prototypes(training, torch.zeros(4, dtype=torch.int64), 1)
-    torch.testing.assert_close(known.distances(torch.tensor([[0.0, 0, 0], [0, 2, 0]])), double([[0], [1]]))
+    torch.testing.assert_close(known.distances(normalise(torch.tensor([[0.0, 0, 0], [0, 2, 0]]))), double([[0], [1]]))
 
 
 def test_a_single_feature_has_a_distance():
     known = prototypes(random(5, 1).abs(), torch.zeros(5, dtype=torch.int64), 1)
-    torch.testing.assert_close(known.distances(torch.tensor([[2.0], [-3.0]])), double([[0], [4]]))
+    torch.testing.assert_close(known.distances(normalise(torch.tensor([[2.0], [-3.0]]))), double([[0], [4]]))
 
 
 def test_a_class_without_images_and_features_that_are_no_numbers_are_refused():

@@ -4,8 +4,10 @@ import pytest
 from payloads import record, write_record
 
 from hypermask import experiments, metrics, paper, tables
+from hypermask.printed_and_ours import INTERVAL_NOTE, Comparison
 from hypermask.results import gather
-from hypermask.tables import Comparison
+
+PRINTED = paper.Printed(69.48, 0.8, paper.QUOTED, "table 2")
 
 
 @pytest.fixture
@@ -117,41 +119,22 @@ def test_the_sign_of_backward_transfer_is_told_by_the_interval(root):
     assert of() == "BWT of split_mnist/hypermask-t: cannot say, not run."
 
 
-def test_status_needs_a_spread():
-    printed = paper.Printed(1.0, None, paper.RUN_BY_AUTHORS, "table 5")
-    assert Comparison("m", "split_mnist", "", printed, metrics.summary([1.1])).status == "no spread"
-    assert Comparison("m", "split_mnist", "", printed, metrics.summary([0.9, 1.2])).status == "within spread"
-    assert Comparison("m", "split_mnist", "", None, metrics.summary([0.9])).status == "not printed"
-    assert Comparison("m", "split_mnist", "", printed).status == "not run"
-    spread = replace(printed, sd=0.1)
-    assert Comparison("m", "split_mnist", "", spread, metrics.summary([1.1])).status == "one run, within spread"
-    assert Comparison("m", "split_mnist", "", spread, metrics.summary([1.3])).status == "one run, outside spread"
-    for words in paper.COMPARISONS:
-        assert f"'{words}'" in tables.STATUS_NOTE
-
-
-def test_a_sign_tells_where_the_printed_mean_is_within_spread_and_outside_our_interval():
-    printed = paper.Printed(69.48, 0.8, paper.QUOTED, "table 2")
-    marked, plain = (
-        Comparison("m", "split_mnist", "", printed, metrics.summary(values))
-        for values in ([66.0, 66.5, 67.0, 65.5, 70.0], [66.0, 75.0])
-    )
-    assert (marked.status, marked.marked_status) == ("within spread", "within spread †")
-    assert (plain.status, plain.marked_status) == ("within spread", "within spread")
-    table = tables.comparisons([marked], "title")
-    assert (table.body[0][-1], table.frame.status[0]) == ("within spread †", "within spread")
-    assert r"within spread $\dagger$" in table.latex()
-    assert table.text().splitlines()[-1] == tables.INTERVAL_NOTE
-    assert tables.INTERVAL_NOTE not in tables.comparisons([plain], "title").text()
-
-
-def test_a_zero_has_no_sign():
-    assert [tables.fixed(value, 2) for value in (-0.004, 0.004, -0.006)] == ["0.00", "0.00", "-0.01"]
-    assert [tables.fixed(value, 2, "+") for value in (-0.004, 0.004, 0.006)] == ["0.00", "0.00", "+0.01"]
-    assert tables.plus_minus(-0.0001, 0.0, 3) == "0.000 ± 0.000"
+def test_a_difference_of_zero_has_no_sign():
     printed = paper.Printed(99.35, 0.04, paper.RUN_BY_AUTHORS, "table 1")
     row = Comparison("m", "split_mnist", "", printed, metrics.summary([99.347, 99.348]))
     assert tables.comparisons([row], "title").body[0][9] == "0.00"
+
+
+def test_what_the_sign_of_an_interval_means_is_told_where_it_stands():
+    marked, plain = (
+        Comparison("m", "split_mnist", "", PRINTED, metrics.summary(values))
+        for values in ([66.0, 66.5, 67.0, 65.5, 70.0], [66.0, 75.0])
+    )
+    table = tables.comparisons([marked], "title")
+    assert (table.body[0][-1], table.frame.status[0]) == ("within spread †", "within spread")
+    assert r"within spread $\dagger$" in table.latex()
+    assert table.text().splitlines()[-1] == INTERVAL_NOTE
+    assert INTERVAL_NOTE not in tables.comparisons([plain], "title").text()
 
 
 def test_one_run_is_called_one_run(root):
@@ -198,12 +181,6 @@ def test_latex_numbers_the_table_and_shrinks_a_wide_one(root):
     narrow = tables.weight_distance(gather("table05")["permuted_mnist_10/hypermask-t"], 1).latex()
     assert "resizebox" not in narrow and narrow.startswith("% needs the package booktabs\n")
     assert wide.count("{") == wide.count("}")
-
-
-def test_latex_has_minus_signs_and_hyphens():
-    assert tables._latex("-0.5 / -1.25") == "$-$0.5 / $-$1.25"
-    assert tables._latex("D(1,10) - D(1,2)") == "D(1,10) $-$ D(1,2)"
-    assert tables._latex("HyperMask-T, hypernetwork 200-200") == "HyperMask-T, hypernetwork 200-200"
 
 
 def test_a_marked_table_says_so_in_its_first_line(root):

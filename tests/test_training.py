@@ -2,10 +2,7 @@ import copy
 import json
 import linecache
 import math
-import os
 import re
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -209,39 +206,6 @@ def test_benchmarks_that_prepare_images_otherwise_are_other_configurations():
         hash_of(Brighter(2, 40, "cpu")),
     ]
     assert len(set(hashes)) == len(hashes)
-
-
-def test_the_code_of_libraries_and_of_python_is_no_part_of_a_configuration():
-    """It would make the configuration another one with every version of Python."""
-    assert training._own_code([SplitDigits, HyperMask, nn.Linear]) == {}
-    assert list(training._own_code([Least])) == [f"{__name__}.Least"]
-
-
-def test_code_that_keeps_no_source_is_told_alike_in_every_process():
-    program = (
-        "from hypermask.training import _source\n"
-        "class Typed:\n"
-        "    names = {'x', 'y', 'z'}\n"
-        "    def f(self, x):\n"
-        "        return x in {'aa', 'bb', 'cc'} or [i * 0.5 for i in range(3)]\n"
-        "text = _source(Typed)\n"
-        "for _ in range(1000):\n"
-        "    Typed().f('q')\n"
-        "assert _source(Typed) == text and '0.5' in text\n"
-        "print(text)\n"
-    )
-    told = {
-        subprocess.run(
-            [sys.executable, "-"],
-            input=program,
-            env=os.environ | {"PYTHONHASHSEED": salt},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for salt in ("1", "2", "3")
-    }
-    assert len(told) == 1
 
 
 class Least(hypermask.Method):

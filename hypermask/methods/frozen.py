@@ -187,7 +187,7 @@ class FrozenFeCAM(Classifier):
         self.means[task], self.whitening[task] = found.means, found.whitening
 
     def scores(self, task: int, features: torch.Tensor) -> torch.Tensor:
-        return -Prototypes(self.means[task], self.whitening[task]).distances(_tukey(features))
+        return -Prototypes(self.means[task], self.whitening[task]).distances(normalise(_tukey(features)))
 
 
 CLASSIFIERS: dict[str, type[Classifier]] = {"ncm": NearestClassMean, "fetril": FeTrIL, "fecam": FrozenFeCAM}
