@@ -121,7 +121,10 @@ class Checkpoints:
     def latest(self) -> State | None:
         """The newest whole state of this run; None if there is none, with a warning where others are left aside."""
         found = sorted(self._folder.glob("state*.safetensors"), key=lambda path: int(path.stem[5:]), reverse=True)
-        reason = "it was made by other code, settings, library versions, another device or number of threads"
+        reason = (
+            "it was made by other code, settings, initial weights, library versions, another device or number of "
+            "threads"
+        )
         for path in found:
             try:
                 weights, facts = load_tensors(path)

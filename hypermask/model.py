@@ -232,6 +232,10 @@ class HyperMask(Method):
         if task > 0 and self.settings.trainable_target:
             self._stored_theta = [theta.clone() for theta in self.masked_theta()]
 
+    def end_task(self, task: int) -> None:
+        """What the regularisers compared with is of no use any more."""
+        self._stored_outputs, self._stored_theta = None, []
+
     def loss(
         self, inputs: torch.Tensor, labels: torch.Tensor, task: int, iteration: int, iterations: int
     ) -> torch.Tensor:

@@ -18,8 +18,12 @@ def sources(classes: Iterable[type]) -> dict[str, str]:
     """Name -> source of the classes, and of those that they extend, which no library brings; empty where none is
     kept."""
     kinds = {kind for each in classes for kind in each.__mro__}
-    own = [kind for kind in kinds if kind.__module__.partition(".")[0] not in LIBRARIES]
-    return {f"{kind.__module__}.{kind.__qualname__}": _source(kind) for kind in own}
+    return {f"{kind.__module__}.{kind.__qualname__}": _source(kind) for kind in filter(is_own, kinds)}
+
+
+def is_own(kind: type) -> bool:
+    """Whether no library brings the class."""
+    return kind.__module__.partition(".")[0] not in LIBRARIES
 
 
 def _source(kind: type) -> str:

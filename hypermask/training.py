@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hypermask import benchmarks, inference, methods, own_code, preflight, records
+from hypermask import benchmarks, hidden_state, inference, methods, own_code, preflight, records
 from hypermask import engine as engines
 from hypermask.benchmarks.base import Benchmark, Split, Task
 from hypermask.checkpoints import Checkpoints, KeptWeights, State
@@ -108,8 +108,11 @@ def train(
 
     The record's configuration tells other networks and other data apart - by modules, shapes and the source of their
     classes, by checksums, sizes and how images are prepared - so that their runs are never mixed. A run whose weights
-    stop being finite, or whose scores have no softmax any more, ends there with the status "diverged". One that is
-    stopped leaves nothing but weights that it was to keep: only named experiments go on from checkpoints.
+    stop being finite, or whose scores have no softmax any more, ends there with the status "diverged".
+
+    With a root the run leaves a checkpoint after every task. Stopped and called again in the same way - a new method,
+    made as the first was - it goes on from the last one, unless the method keeps something from task to task outside
+    its parameters and buffers (`hypermask.hidden_state`): a warning names that, and the run starts anew.
     """
     preflight.check(method, benchmark)
     training = section_from_dict(TrainingConfig, section_to_dict(training or TrainingConfig(iterations=500)))
@@ -134,17 +137,11 @@ def train(
         "overrides": [],
         "config_hash": sha256(canonical_json(config)),
     }
-    weights = None
-    if root is not None:
-        path = records.prepare(Path(root), name, identity["config_hash"], chosen.seed, overwrite)
-        weights = KeptWeights(path, benchmark, keep_weights)
-    measured, arrays = _learn(method, benchmark, training, chosen, f"{name}, seed {chosen.seed}", weights)
-    payload = {"schema": records.SCHEMA, **identity, **measured}
-    if weights is None:
-        return Record(records.seal({**payload, "logits": None}))
-    written = records.write(payload, arrays or None, Path(root), overwrite)
-    weights.close()
-    return records.read(written)
+    with memory_told(f"a run of {name}"):
+        if root is not None:
+            return _learn_and_write(method, benchmark, training, chosen, identity, Path(root), keep_weights, overwrite)
+        measured, _ = _learn(method, benchmark, training, chosen, f"{name}, seed {chosen.seed}")
+    return Record(records.seal({"schema": records.SCHEMA, **identity, **measured, "logits": None}))
 
 
 def run_experiment(
@@ -167,12 +164,6 @@ def run_experiment(
     chosen = Settings(seed=seed, **settings)
     seed = chosen.seed
     config = experiment.config
-    words = f"a run of {experiment.name}"
-    with memory_told(words):
-        benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
-        method = methods.build(config.method, benchmark, seed)
-    path = records.prepare(root, experiment.name, config.hash, seed, overwrite)
-    weights = KeptWeights(path, benchmark, keep_weights)
     identity = {
         "experiment": experiment.name,
         "seed": seed,
@@ -180,12 +171,28 @@ def run_experiment(
         "overrides": list(experiment.overrides),
         "config_hash": config.hash,
     }
-    with (
-        Checkpoints(path, _resumable(identity, chosen, benchmark)) as saved,
-        memory_told(words),
-    ):
-        title = f"{experiment.name}, seed {seed}"
-        measured, arrays = _learn(method, benchmark, config.training, chosen, title, weights, saved)
+    with memory_told(f"a run of {experiment.name}"):
+        benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
+        method = methods.build(config.method, benchmark, seed)
+        return _learn_and_write(method, benchmark, config.training, chosen, identity, root, keep_weights, overwrite)
+
+
+def _learn_and_write(
+    method: Method,
+    benchmark: Benchmark,
+    training: TrainingConfig,
+    settings: Settings,
+    identity: dict[str, Any],
+    root: Path,
+    keep_weights: bool,
+    overwrite: bool,
+) -> Record:
+    """A run with checkpoints, whose record lies below `root`; identity: the part of it that is known before."""
+    name, seed = identity["experiment"], identity["seed"]
+    path = records.prepare(root, name, identity["config_hash"], seed, overwrite)
+    weights = KeptWeights(path, benchmark, keep_weights)
+    with Checkpoints(path, _resumable(identity, settings, benchmark, method)) as saved:
+        measured, arrays = _learn(method, benchmark, training, settings, f"{name}, seed {seed}", weights, saved)
         payload = {"schema": records.SCHEMA, **identity, **measured}
         written = records.write(payload, arrays or None, root, overwrite=overwrite)
         weights.close()
@@ -214,6 +221,7 @@ def _learn(
     origin = {"method_digest": _digest(method), "environment": environment(benchmark.device)}
     preflight.claim(method)
     history, layers = History(), []
+    held = hidden_state.digests(method) if saved else {}
     state = saved.latest() if saved else None
     if state and weights and not weights.there(state.finished):
         warnings.warn("the checkpoint is left aside: its tasks were trained without keeping weights.", stacklevel=2)
@@ -250,6 +258,13 @@ def _learn(
                 weights.save(task, method.weights(), row)
             if settings.after_task is not None:
                 settings.after_task(task)
+            if saved and (lost := hidden_state.changed(held, hidden_state.digests(method))):
+                warnings.warn(
+                    f"no checkpoint from task {task + 1} on: {type(method).__name__} keeps more than its weights "
+                    f"({', '.join(lost)}); if the run is stopped, these tasks are trained again.",
+                    stacklevel=2,
+                )
+                saved = None
             if saved:
                 saved.save(State(task + 1, method.weights(), asdict(history), layers))
             infer(task)
@@ -415,14 +430,16 @@ class Stopwatch:
         return time.perf_counter()
 
 
-def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmark) -> dict[str, Any]:
-    """What has to be equal for a run to go on from a checkpoint."""
+def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmark, method: Method) -> dict[str, Any]:
+    """What has to be equal for a run to go on from a checkpoint; of a method as it is before it is trained."""
     facts = environment(benchmark.device)
+    weights = {name: hidden_state.tensor_digest(tensor) for name, tensor in method.weights().items()}
     return {
         **{key: identity[key] for key in ("config_hash", "seed")},
         "settings": [settings.engine, settings.evaluate_every, *settings.infer],
         "package": _digest_of(sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.c"))),
         "data": benchmark.checksums,
+        "method": sha256(canonical_json([weights, hidden_state.digests(method)])),
         **{key: facts[key] for key in ("torch", "device_name", "threads", "version")},
     }
 

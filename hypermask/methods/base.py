@@ -52,7 +52,8 @@ class Method(nn.Module):
     The loop calls begin_task(t), then backward(...) once per iteration, each followed by a step of an optimizer over
     all parameters that required a gradient after begin_task(t), then end_task(t); logits(...) whenever it evaluates.
     Where no parameter requires one, the task has no iterations. A method holds its own state between tasks and never
-    looks at data of another task.
+    looks at data of another task. State in parameters and buffers is kept by checkpoints, from which a stopped run goes
+    on; with any other (`hypermask.hidden_state`) it starts anew.
 
     tasks: how many tasks it can learn.  sources: the source files that define the method, for a record's digest.
     capturable: whether a step's Python does the same at every iteration, so that on a GPU it may run a few times and be

@@ -115,6 +115,7 @@ class HNET(Method):
 
     def end_task(self, task: int) -> None:
         self._train_embedding_of(None)
+        self._stored_outputs = None
 
     def loss(
         self, inputs: torch.Tensor, labels: torch.Tensor, task: int, iteration: int, iterations: int

@@ -4,8 +4,10 @@ import json
 
 import pytest
 import torch
+from small_methods import Counter, Linear
+from torch import nn
 
-from hypermask import experiments, inference
+from hypermask import HyperMask, TrainingConfig, experiments, inference, split_digits, train
 from hypermask.checkpoints import load_tensors, weights_path
 from hypermask.errors import HyperMaskError
 from hypermask.training import run_experiment
@@ -141,3 +143,118 @@ def test_a_checkpoint_is_json_and_tensors_only(tmp_path, experiment):
     assert len(facts["history"]["accuracy"]) == 1
     assert json.loads(json.dumps(facts)) == facts
     assert all(isinstance(tensor, torch.Tensor) for tensor in tensors.values())
+
+
+# -- one's own methods and networks
+# -------------------------------------------------------------------------------------------------------
+
+
+class Stepwise(Linear):
+    """Keeps all it knows in parameters and buffers: with each task its steps become smaller."""
+
+    def __init__(self, start: int = 1, scale: float = 1.0) -> None:
+        torch.manual_seed(start)
+        super().__init__(tasks=4, inputs=64, dropout=0.1)
+        self.scale = scale
+        self.register_buffer("learned", torch.zeros(()))
+
+    def loss(self, inputs, labels, task, iteration, iterations):
+        return super().loss(inputs, labels, task, iteration, iterations) * self.scale / (1 + self.learned)
+
+    def end_task(self, task):
+        self.learned += 1
+
+
+class Rehearsal(Stepwise):
+    """Its memory of the last batch of each task is a list, which no checkpoint holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.memory: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def loss(self, inputs, labels, task, iteration, iterations):
+        self.last = inputs, labels
+        losses = [super(Rehearsal, self).loss(*batch, task, 1, 1) for batch in [self.last, *self.memory]]
+        return sum(losses)
+
+    def end_task(self, task):
+        super().end_task(task)
+        self.memory.append(self.last)
+        del self.last
+
+
+class Weighted(HyperMask):
+    """HyperMask with a loss of one's own, on a network of one's own."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(1)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
+        super().__init__(network, tasks=4, embedding_size=4, hypernetwork_hidden=(4,))
+
+    def loss(self, inputs, labels, task, iteration, iterations):
+        return 2 * super().loss(inputs, labels, task, iteration, iterations)
+
+
+def own(method, root, **settings):
+    return train(method, split_digits(tasks=4), TrainingConfig(iterations=20, batch_size=16), root=root, **settings)
+
+
+@pytest.mark.parametrize("kind", [Stepwise, Weighted])
+def test_ones_own_method_goes_on_from_its_last_task(tmp_path, kind):
+    whole = own(kind(), tmp_path / "whole", keep_weights=True)
+    with pytest.raises(KeyboardInterrupt):
+        own(kind(), tmp_path / "parts", keep_weights=True, after_task=stop_after(2))
+    learned = []
+    resumed = own(kind(), tmp_path / "parts", keep_weights=True, after_task=learned.append)
+    assert learned == [2, 3]
+    equal_runs(whole, resumed)
+    assert not list((tmp_path / "parts").rglob("*.partial"))
+
+
+def test_a_method_that_keeps_more_than_its_weights_starts_anew_and_says_why(tmp_path):
+    with pytest.warns(UserWarning, match=r"no checkpoint from task 1 on: Rehearsal keeps more .* \(memory\)") as told:
+        whole = own(Rehearsal(), tmp_path / "whole")
+    assert len(told) == 1
+    learned = []
+    with pytest.warns(UserWarning), pytest.raises(KeyboardInterrupt):
+        own(Rehearsal(), tmp_path / "parts", after_task=stop_after(2))
+    assert not list((tmp_path / "parts").rglob("*.partial"))
+    with pytest.warns(UserWarning):
+        again = own(Rehearsal(), tmp_path / "parts", after_task=learned.append)
+    assert learned == [0, 1, 2, 3]
+    assert again.payload["accuracy"] == whole.payload["accuracy"]
+
+
+def test_what_comes_to_be_kept_later_leaves_the_checkpoints_before(tmp_path):
+    class Late(Stepwise):
+        def end_task(self, task):
+            super().end_task(task)
+            if task == 1:
+                self.layer.bias.requires_grad_(False)
+
+    whole_told = pytest.warns(UserWarning, match=r"no checkpoint from task 2 on: Late .* \(which parameters train\)")
+    with whole_told:
+        whole = own(Late(), tmp_path / "whole")
+    with pytest.warns(UserWarning), pytest.raises(KeyboardInterrupt):
+        own(Late(), tmp_path / "parts", after_task=stop_after(3))
+    learned = []
+    with pytest.warns(UserWarning):
+        resumed = own(Late(), tmp_path / "parts", after_task=learned.append)
+    assert learned == [1, 2, 3]
+    assert resumed.payload["accuracy"] == whole.payload["accuracy"]
+
+
+@pytest.mark.parametrize("other", [{"start": 2}, {"scale": 0.5}], ids=["initial weights", "a value it does not tell"])
+def test_the_checkpoint_of_another_method_is_left_aside(tmp_path, other):
+    with pytest.raises(KeyboardInterrupt):
+        own(Stepwise(), tmp_path, after_task=stop_after(2))
+    learned = []
+    with pytest.warns(UserWarning, match="is left aside: it was made by other code, settings, initial weights"):
+        own(Stepwise(**other), tmp_path, after_task=learned.append)
+    assert learned == [0, 1, 2, 3]
+
+
+def test_without_a_root_nothing_is_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    train(Counter(2), split_digits(tasks=2), TrainingConfig(iterations=3, batch_size=4))
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,79 @@
+"""What a method knows besides its weights: with it, a checkpoint of weights does not tell the whole run."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+import torch
+from torch import nn
+
+from hypermask import own_code
+from hypermask.files import canonical_json, sha256
+from hypermask.methods.base import Method
+
+# What torch keeps in a module: its tensors and parts, which are looked at apart, and the mode, which each task sets.
+_OF_TORCH = ("_parameters", "_buffers", "_modules", "training")
+UNTOLD = "untold"
+
+
+def digests(method: Method) -> dict[str, str]:
+    """Name -> digest of what a method and its parts hold outside parameters and buffers.
+
+    Those are the attributes of modules of one's own classes; of a method of one's own also which parameters train, and
+    the names and shapes of its weights. `UNTOLD` is the digest of what cannot be told, as an open file. Empty for
+    methods and networks of this package, whose checkpoints are tested to hold everything.
+    """
+    parts = [*method.named_modules(), *method.named_parameters(), *method.named_buffers()]
+    known = {id(part): name for name, part in parts}
+    found = {}
+    for path, module in method.named_modules():
+        if own_code.is_own(type(module)):
+            held = {name: value for name, value in vars(module).items() if name not in _OF_TORCH}
+            found |= {f"{path}.{name}".lstrip("."): _digest(value, known) for name, value in held.items()}
+    if own_code.is_own(type(method)):
+        trained = [name for name, parameter in method.named_parameters() if parameter.requires_grad]
+        shapes = {name: list(tensor.shape) for name, tensor in method.weights().items()}
+        found["which parameters train"] = sha256(canonical_json(trained))
+        found["shapes of its weights"] = sha256(canonical_json(shapes))
+    return found
+
+
+def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """The names of what is not as it was, or cannot be told."""
+    return [name for name in before | now if now.get(name) in (None, UNTOLD) or before.get(name) != now[name]]
+
+
+def tensor_digest(tensor: torch.Tensor) -> str:
+    """SHA-256 of a tensor's type, shape and values."""
+    values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return sha256(f"{tensor.dtype} {list(tensor.shape)} ".encode() + values.tobytes())
+
+
+def _digest(value: Any, known: dict[int, str]) -> str:
+    told = io.BytesIO()
+    try:
+        _Teller(told, known).dump(value)
+    # Any object may have its own way to refuse.
+    except Exception:
+        return UNTOLD
+    return sha256(told.getvalue())
+
+
+class _Teller(pickle.Pickler):
+    """Writes down a value: parts of the method, functions and classes by their names, other tensors by digest."""
+
+    def __init__(self, file: io.BytesIO, known: dict[int, str]) -> None:
+        super().__init__(file)
+        self._known = known
+
+    def persistent_id(self, value: Any) -> tuple[str, ...] | None:
+        if isinstance(value, torch.Tensor | nn.Module) and id(value) in self._known:
+            return ("part", self._known[id(value)])
+        if isinstance(value, torch.Tensor):
+            return ("tensor", tensor_digest(value))
+        if isinstance(value, FunctionType | BuiltinFunctionType | type):
+            return ("code", f"{value.__module__}.{value.__qualname__}")
+        return None
