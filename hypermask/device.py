@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 from collections.abc import Iterator
@@ -21,6 +22,11 @@ PACKAGE = Path(__file__).resolve().parent.name
 NUMBERS = (
     {"cpu family": "family", "model": "model"},
     {"CPU implementer": "implementer", "CPU part": "part"},
+)
+# How variables begin that change a run's speed or its rounding.
+VARIABLES = (
+    *("MALLOC_", "GLIBC_TUNABLES", "OMP_", "KMP_", "MKL_"),
+    *("CUBLAS_WORKSPACE_CONFIG", "NVIDIA_TF32_OVERRIDE", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"),
 )
 
 
@@ -66,7 +72,7 @@ def memory_told(words: str) -> Iterator[None]:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Device, versions and code revision of a run, JSON-plain."""
+    """Device, versions, code revision and what variables of the environment change of a run, JSON-plain."""
     import numpy
 
     revision, dirty = _git_state()
@@ -78,6 +84,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "device": device.type,
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "threads": torch.get_num_threads(),
+        "variables": {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)},
         "revision": revision,
         "dirty": dirty,
         "version": __version__,

@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -86,6 +87,7 @@ def test_the_environment_of_a_record():
         "platform": found["platform"],
         "device": "cpu",
         "threads": torch.get_num_threads(),
+        "variables": {name: value for name, value in os.environ.items() if name.startswith(device.VARIABLES)},
         "version": __version__,
     }
     assert len(found["platform"].split()) == 2
@@ -130,6 +132,17 @@ def test_on_macos_the_system_is_asked(tmp_path, monkeypatch):
     sysctl.write_text('#!/bin/sh\n[ "$*" = "-n machdep.cpu.brand_string" ] && echo "Apple M2"\n')
     sysctl.chmod(0o755)
     assert device.cpu_name() == "Apple M2"
+
+
+def test_variables_that_change_speed_or_rounding_are_told(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(device.VARIABLES):
+            monkeypatch.delenv(name)
+    assert device.environment(torch.device("cpu"))["variables"] == {}
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setenv("MALLOC_MMAP_MAX_", "0")
+    monkeypatch.setenv("OTHER_MALLOC_MMAP_MAX_", "0")
+    assert device.environment(torch.device("cpu"))["variables"] == {"MALLOC_MMAP_MAX_": "0", "OMP_NUM_THREADS": "2"}
 
 
 def test_no_path_of_this_machine_is_in_the_environment():
