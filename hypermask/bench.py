@@ -34,8 +34,8 @@ from hypermask.model import HyperMask
 from hypermask.needs import MEGABYTE, PASSES_PER_STEP
 from hypermask.progress import say
 from hypermask.reference import ReferenceLoop
+from hypermask.saved_benches import LOOPS, SCHEMA, folder
 from hypermask.seeds import generator
-from hypermask.times import LOOPS, SCHEMA, folder
 from hypermask.training import Stopwatch, batch_order
 
 # The experiments of each benchmark; a task is measured in the first that has it.

@@ -207,9 +207,9 @@ def verify(options: argparse.Namespace) -> int:
 
 def add_records(options: argparse.Namespace) -> int:
     """Check runs and copy them into records/."""
-    from hypermask import records
+    from hypermask import admission
 
-    added = records.add(options.sources, options.force)
+    added = admission.add(options.sources, options.force)
     for path in added:
         print(os.path.relpath(path))
     print(f"{len(added)} added; `make notebooks` brings them into the notebooks.")

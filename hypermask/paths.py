@@ -53,3 +53,8 @@ def notebooks() -> Path:
     """The notebooks: below the root, or next to the package when the root holds only results."""
     below = root() / "notebooks"
     return below if below.is_dir() else _PACKAGE.parent / "notebooks"
+
+
+def shown(path: Path) -> str:
+    """The path as a person knows it: below the root if it lies there."""
+    return path.relative_to(root()).as_posix() if path.is_relative_to(root()) else str(path)

@@ -1,4 +1,4 @@
-"""One run is one small file: write, find, check, add.
+"""One run is one small file: write, find, check.
 
 A record is the JSON file ROOT/<benchmark>/<method>/<first 12 digits of the configuration's
 hash>/seed<N>.json; task-wise logits, too large for JSON, lie in seed<N>.npz beside it. A file that cannot be
@@ -11,20 +11,17 @@ from __future__ import annotations
 import io
 import json
 import re
-import tarfile
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hypermask import experiments, files, items, metrics, paths
+from hypermask import experiments, files, metrics, paths
 from hypermask.errors import HyperMaskError
-from hypermask.progress import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -62,9 +59,6 @@ KEYS = (
 )
 _ARRAYS = ("masked", "unmasked", "labels")
 _NAME = re.compile(r"[\w-]+/[\w-]+")
-# Where a record lies below any folder or in an archive.
-_MEMBER = re.compile(r"(?:.*/)?([\w-]+/[\w-]+/[0-9a-f]{12}/seed\d+\.(?:json|npz))")
-_LARGEST_FILE = 2**30
 
 
 class RecordError(HyperMaskError):
@@ -158,11 +152,11 @@ class Record:
             data = beside.read_bytes()
         except OSError as error:
             raise RecordError(
-                f"{_shown(beside)} cannot be read ({error.strerror}); restore it, or run {self.experiment} "
+                f"{paths.shown(beside)} cannot be read ({error.strerror}); restore it, or run {self.experiment} "
                 f"seed {self.seed} again."
             ) from None
         if files.sha256(data) != logits["sha256"]:
-            raise RecordError(f"{_shown(beside)} is not the file its record names (SHA-256 differs); restore it.")
+            raise RecordError(f"{paths.shown(beside)} is not the file its record names (SHA-256 differs); restore it.")
         with np.load(io.BytesIO(data), allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files}
 
@@ -201,8 +195,8 @@ def prepare(root: Path, experiment: str, config_hash: str, seed: int, overwrite:
             pass
     except OSError as error:
         raise RecordError(
-            f"the record would lie in {_shown(path.parent)}, which cannot be written ({error.strerror}); make room or "
-            "name another folder (HYPERMASK_ROOT, with a copy of records/ where ours are to be shown)."
+            f"the record would lie in {paths.shown(path.parent)}, which cannot be written ({error.strerror}); make "
+            "room or name another folder (HYPERMASK_ROOT, with a copy of records/ where ours are to be shown)."
         ) from None
     return path
 
@@ -222,7 +216,20 @@ def write(payload: dict[str, Any], arrays: dict[str, np.ndarray] | None, root: P
             "sha256": files.sha256(npz),
         }
         payload = payload | {"logits": entry}
-    return _store(seal(payload), npz, root, overwrite)
+    return store(seal(payload), npz, root, overwrite)
+
+
+def store(payload: dict[str, Any], npz: bytes | None, root: Path, overwrite: bool = False) -> Path:
+    """Write a sealed payload, and its logits' file beside it, below `root`; the path of the JSON file."""
+    _check(payload)
+    path = location(root, payload["experiment"], payload["config_hash"], payload["seed"])
+    _refuse_existing(path, overwrite)
+    # The JSON file comes last: without it there is no record, so a run killed in between leaves none. Where one is
+    # replaced, a kill in between leaves the earlier record with logits that it refuses, since it holds their SHA-256.
+    if npz is not None:
+        files.write_atomic(path.with_suffix(".npz"), npz)
+    files.write_atomic(path, files.pretty_json(payload))
+    return path
 
 
 def read(path: Path) -> Record:
@@ -230,26 +237,29 @@ def read(path: Path) -> Record:
     try:
         payload = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
     except OSError as error:
-        raise RecordError(f"{_shown(path)} cannot be read ({error.strerror}); expected a record.") from None
+        raise RecordError(f"{paths.shown(path)} cannot be read ({error.strerror}); expected a record.") from None
     except ValueError:
-        raise RecordError(f"{_shown(path)} is not valid JSON; delete it or restore it from where it came.") from None
+        raise RecordError(
+            f"{paths.shown(path)} is not valid JSON; delete it or restore it from where it came."
+        ) from None
     schema = payload.get("schema") if isinstance(payload, dict) else None
     if type(schema) is not int or not (schema == SCHEMA or schema in UPGRADES or schema > SCHEMA):
-        raise RecordError(f"{_shown(path)} is not a record of this project; expected JSON with schema {SCHEMA}.")
+        raise RecordError(f"{paths.shown(path)} is not a record of this project; expected JSON with schema {SCHEMA}.")
     if schema > SCHEMA:
         raise RecordError(
-            f"{_shown(path)} has schema {schema}, newer than {SCHEMA}, the newest this version reads; update hypermask."
+            f"{paths.shown(path)} has schema {schema}, newer than {SCHEMA}, the newest this version reads; update "
+            "hypermask."
         )
     if seal(payload)["content_sha256"] != payload.get("content_sha256"):
         raise RecordError(
-            f"{_shown(path)} was changed after it was written (content hash differs); restore the original."
+            f"{paths.shown(path)} was changed after it was written (content hash differs); restore the original."
         )
     while payload["schema"] < SCHEMA:
         payload = UPGRADES[payload["schema"]](payload)
     try:
         _check(payload)
     except RecordError as error:
-        raise RecordError(f"{_shown(path)}: {error}") from None
+        raise RecordError(f"{paths.shown(path)}: {error}") from None
     return Record(payload, path)
 
 
@@ -267,7 +277,7 @@ def find(experiment: str, config_hash: str, root: Path, seeds: Iterable[int] | N
             f"seed{record.seed}",
         ):
             warnings.warn(
-                f"{_shown(path)} is left out: it holds {record.experiment} seed {record.seed} of another "
+                f"{paths.shown(path)} is left out: it holds {record.experiment} seed {record.seed} of another "
                 "configuration.",
                 stacklevel=2,
             )
@@ -306,66 +316,11 @@ def everything(roots: Iterable[Path]) -> Iterator[tuple[Path, Record]]:
                 yield root, record
 
 
-def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
-    """Check runs and copy them into records/; returns the new files, without what was there already.
-
-    sources: a run's JSON file, a folder or a .tar archive of them. Each run must be finished, of a named configuration
-    or one of the paper's ablations, from a clean tree, intact, and no other record of it may be there, save the same
-    one that still lacks some of its `inference`; all are checked before any is copied. Of a folder or an archive, runs
-    that are unfinished, or have another record, are passed over with a line on standard error. `force_reason` admits
-    runs from an unclean tree and replaces existing records, and is stored in those it was needed for.
-    """
-    root = paths.records()
-    accepted: dict[Path, tuple[dict[str, Any], bytes | None]] = {}
-    with ExitStack() as stack:
-        for path, named in _runs_in(sources, stack):
-            record = read(path)
-            if not record.finished and not named:
-                say(f"{record.experiment} seed {record.seed} is left out: it is {record.status}")
-                continue
-            _refuse_unfit(record)
-            record.arrays()
-            npz = None if record.payload["logits"] is None else path.with_suffix(".npz").read_bytes()
-            target = location(root, record.experiment, record.config_hash, record.seed)
-            if target in accepted:
-                if _same_run(Record(accepted[target][0]), record):
-                    continue
-                raise RecordError(
-                    f"{record.experiment} seed {record.seed} is given twice, differently; give one of them."
-                )
-            existing = read(target) if target.exists() else None
-            if existing is not None and _same_run(existing, record):
-                continue
-            objection = _objection(record, existing)
-            if objection and existing is not None and force_reason is None and not named:
-                say(f"{record.experiment} seed {record.seed} is left out: {objection} (--force REASON replaces it)")
-                continue
-            if objection and force_reason is None:
-                raise RecordError(
-                    f"{_shown(path)}: {objection}; run it again from a clean tree, or state why it should "
-                    "count with --force."
-                )
-            payload = seal(record.payload | {"added_by_force": force_reason}) if objection else record.payload
-            accepted[target] = (payload, npz)
-    return [_store(payload, npz, root, overwrite=True) for payload, npz in accepted.values()]
-
-
-def _store(payload: dict[str, Any], npz: bytes | None, root: Path, overwrite: bool) -> Path:
-    _check(payload)
-    path = location(root, payload["experiment"], payload["config_hash"], payload["seed"])
-    _refuse_existing(path, overwrite)
-    # The JSON file comes last: without it there is no record, so a run killed in between leaves none. Where one is
-    # replaced, a kill in between leaves the earlier record with logits that it refuses, since it holds their SHA-256.
-    if npz is not None:
-        files.write_atomic(path.with_suffix(".npz"), npz)
-    files.write_atomic(path, files.pretty_json(payload))
-    return path
-
-
 def _refuse_existing(path: Path, overwrite: bool) -> None:
     if path.exists() and not overwrite:
         raise RecordError(
-            f"{_shown(path)} is there already; move it away, or say that it may be replaced (--force, overwrite=True)."
+            f"{paths.shown(path)} is there already; move it away, or say that it may be replaced (--force, "
+            "overwrite=True)."
         )
 
 
@@ -457,110 +412,6 @@ def _read_or_warn(path: Path) -> Record | None:
         return None
 
 
-def _runs_in(sources: Iterable[Path], stack: ExitStack) -> Iterator[tuple[Path, bool]]:
-    """The JSON files of all runs in the sources, and whether each was named itself; archives are unpacked for as long
-    as `stack` lives."""
-    for source in sources:
-        if not source.exists():
-            raise RecordError(f"{_shown(source)} does not exist; give a run's JSON file, a folder or a .tar archive.")
-        if source.is_file() and source.suffix == ".json":
-            yield source, True
-            continue
-        folder = source
-        if source.is_file():
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hypermask-add-")))
-            _unpack(source, folder)
-        found = sorted(folder.rglob("seed*.json"))
-        if not found:
-            raise RecordError(f"{_shown(source)} holds no run; expected BENCHMARK/METHOD/HASH/seedN.json in it.")
-        yield from ((path, False) for path in found)
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """Write the archive's records below `folder`; anything that could point elsewhere is refused."""
-    try:
-        with tarfile.open(archive, "r:") as members:
-            for member in members:
-                if member.isdir():
-                    continue
-                parts = member.name.split("/")
-                if not member.isfile() or member.name.startswith("/") or ".." in parts or "\\" in member.name:
-                    raise RecordError(
-                        f"{_shown(archive)} holds {member.name!r}, a link, device or path out of the "
-                        "archive; nothing was added."
-                    )
-                match = _MEMBER.fullmatch(member.name)
-                if match is None:
-                    continue
-                if member.size > _LARGEST_FILE:
-                    raise RecordError(
-                        f"{_shown(archive)} holds {member.name!r} of {member.size} bytes, too large for a record."
-                    )
-                target = folder / match[1]
-                if target.exists():
-                    raise RecordError(f"{_shown(archive)} holds {match[1]} twice; nothing was added.")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                target.write_bytes(members.extractfile(member).read())
-    except tarfile.TarError as error:
-        raise RecordError(f"{_shown(archive)} is not a readable .tar archive ({error}); make it again.") from None
-
-
-def _refuse_unfit(record: Record) -> None:
-    """What no reason excuses: an unfinished run, or one that is not a named configuration."""
-    run = f"{record.experiment} seed {record.seed}"
-    if not record.finished:
-        raise RecordError(f"{run} is {record.status}; only finished runs are added, so run it to its end first.")
-    config = experiments.get(record.experiment).override(record.payload["overrides"]).config
-    if record.config_hash != config.hash or record.config != config.to_dict():
-        raise RecordError(f"{run} was run with another configuration than its name has now; run it again.")
-    if config.hash not in _configurations_of_the_paper(record.experiment):
-        raise RecordError(
-            f"{run} was run with --set {' '.join(record.payload['overrides'])}, which no figure or table needs; only "
-            f"runs of `hypermask run {record.experiment}` and of the ablations (`hypermask sweep`) are added."
-        )
-    if record.tasks != config.benchmark.tasks:
-        raise RecordError(f"{run} has {record.tasks} tasks; expected the configuration's {config.benchmark.tasks}.")
-
-
-def _configurations_of_the_paper(name: str) -> set[str]:
-    """Hashes of the named configuration and of those that an item or an open question needs with changes."""
-    from hypermask import questions
-
-    named = experiments.get(name)
-    needed = [need for item in items.ITEMS for need in item.runs] + questions.needs()
-    return {named.config.hash, *(need.configured.config.hash for need in needed if need.experiment == name)}
-
-
-def _objection(record: Record, existing: Record | None) -> str | None:
-    """What speaks against adding the record, unless a reason is given."""
-    inferred = (record.payload["inference"] or {}).get("environment", {"dirty": False})
-    if record.environment.get("dirty") is not False or inferred.get("dirty") is not False:
-        return "the run does not come from a clean tree of a known revision"
-    if existing is not None and not _completes(record, existing):
-        return f"another record of {record.experiment} seed {record.seed} is there already"
-    return None
-
-
-def _completes(record: Record, existing: Record) -> bool:
-    """Whether the record is the existing one with more `inference`, which can be read from kept weights later."""
-    rest, old_rest = (
-        {key: value for key, value in each.payload.items() if key not in ("inference", "content_sha256")}
-        for each in (record, existing)
-    )
-    # `environment` tells where weights that were kept were read, and is no procedure.
-    inferred, old = (
-        {name: value for name, value in (each.payload["inference"] or {}).items() if name != "environment"}
-        for each in (record, existing)
-    )
-    return rest == old_rest and len(inferred) > len(old) and old.items() <= inferred.items()
-
-
-def _same_run(existing: Record, record: Record) -> bool:
-    """Whether the record is there already, by force or not."""
-    unforced = {key: value for key, value in existing.payload.items() if key != "added_by_force"}
-    return record.content_sha256 in (existing.content_sha256, seal(unforced)["content_sha256"])
-
-
 def _row(record: Record) -> dict[str, Any]:
     payload = record.payload
     environment = record.environment
@@ -616,9 +467,3 @@ def _with_nan(rows: list[list[float | None]]) -> np.ndarray:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
-
-
-def _shown(path: Path) -> str:
-    """The path as a person knows it: below the project's root if it lies there."""
-    root = paths.root()
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)

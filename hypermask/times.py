@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from hypermask import metrics, paper, paths
+from hypermask import metrics, paper, saved_benches
 from hypermask.metrics import Summary
 from hypermask.needs import PASSES_PER_STEP, runs_at_once
 from hypermask.records import Record
 from hypermask.results import Runs
+from hypermask.saved_benches import LOOPS
 from hypermask.typesetting import BLANK, Table
 
-SCHEMA = 1
-LOOPS = ("reference", "eager", "fused")
 # Share of one core that other programs may use before a bench is called one of a busy machine.
 BUSY = 0.05
 # The command that measures what the notebook shows of each benchmark.
@@ -84,21 +80,9 @@ def training_time(runs: Mapping[str, Runs]) -> Table:
     )
 
 
-def folder() -> Path:
-    """Where saved benches lie: BENCHMARK/DEVICE.json below it."""
-    return paths.records() / "bench"
-
-
 def benches(profile: str) -> list[dict[str, Any]]:
-    """The benches a notebook shows: the saved ones by benchmark and device; in the smoke profile tiny stand-ins,
-    measured now.
-
-    A file that cannot be read, or is of a newer version, is left out with a warning.
-    """
-    if profile == "smoke":
-        return [_stand_in(name) for name in COMMANDS]
-    found = [_read_or_warn(path) for path in sorted(folder().glob("*/*.json"))]
-    return [bench for bench in found if bench is not None]
+    """The benches a notebook shows: the saved ones; in the smoke profile tiny stand-ins, measured now."""
+    return [_stand_in(name) for name in COMMANDS] if profile == "smoke" else saved_benches.read()
 
 
 def report(benches: Sequence[Mapping[str, Any]]) -> str:
@@ -234,21 +218,6 @@ def _stand_in(name: str) -> dict[str, Any]:
     tasks = [1, experiment.config.benchmark.tasks]
     measured = bench.measure(name, experiment.config, tasks, device.resolve("cpu"), iterations=2)
     return measured | {"released_loop": [], "stand_in": True}
-
-
-def _read_or_warn(path: Path) -> dict[str, Any] | None:
-    try:
-        bench = json.loads(path.read_text(encoding="utf-8"))
-        readable = isinstance(bench, dict) and bench.get("schema") == SCHEMA
-    except (OSError, ValueError):
-        readable = False
-    if not readable:
-        warnings.warn(
-            f"{path.parent.name}/{path.name} is left out: it is no bench of this version; measure it again with "
-            "hypermask bench.",
-            stacklevel=3,
-        )
-    return bench if readable else None
 
 
 def _name(bench: Mapping[str, Any]) -> str:

@@ -7,10 +7,8 @@ WITHOUT_TORCH = (
     "hypermask",
     *(f"hypermask.{name}" for name in ("errors", "config", "experiments", "paths", "files", "records", "metrics")),
     *(f"hypermask.{name}" for name in ("paper", "items", "status", "needs", "verify", "outputs", "results", "plots")),
-    *(
-        f"hypermask.{name}"
-        for name in ("printed_and_ours", "typesetting", "tables", "comparison", "regenerate", "progress", "cli")
-    ),
+    *(f"hypermask.{name}" for name in ("typesetting", "printed_and_ours", "tables", "comparison", "admission")),
+    *(f"hypermask.{name}" for name in ("saved_benches", "times", "regenerate", "progress", "cli")),
     *(f"hypermask.{name}" for name in ("tsne", "maps", "illustration", "diagram")),
 )
 HEAVY = ("torch", "torchvision", "hypnettorch", "sklearn", "safetensors", "openTSNE", "papermill")

@@ -1,7 +1,7 @@
 import pytest
 from payloads import payload, write_record
 
-from hypermask import experiments, questions, records, status, sweeps
+from hypermask import admission, experiments, questions, records, status, sweeps
 from hypermask.questions import QUESTIONS
 
 T = "split_mnist/hypermask-t"
@@ -71,7 +71,7 @@ def test_the_missing_runs_are_one_sweep(root):
 
 def test_their_records_are_taken(root):
     run = write_record(root / "runs", T, 1, 99.0, overrides=["target_activation=elu"])
-    assert records.add([run])
+    assert admission.add([run])
 
 
 def test_the_page_shows_todays_records(project_root, monkeypatch):

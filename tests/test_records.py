@@ -1,12 +1,8 @@
 import hashlib
-import io
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +18,6 @@ NAME = "split_mnist/hypermask-t"
 @pytest.fixture(autouse=True)
 def _own_root(tmp_path, monkeypatch):
     monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path / "root"))
-
-
-def resealed(path: Path, **changes) -> None:
-    """Change a record on disk as someone would who also mends its content hash."""
-    path.write_bytes(files.pretty_json(records.seal(json.loads(path.read_bytes()) | changes)))
-
-
-def archive(path: Path, *members: tuple[str, bytes]) -> Path:
-    with tarfile.open(path, "w") as tar:
-        for name, data in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
-    return path
 
 
 def test_round_trip(tmp_path):
@@ -246,97 +228,6 @@ def test_to_frame_has_one_row_per_run():
     assert records.to_frame([paths.build()]).empty
 
 
-def test_add_copies_runs_with_their_logits():
-    source = records.write(payload(), logits(), paths.runs())
-    (added,) = records.add([source])
-    assert added == records.location(paths.records(), NAME, experiments.get(NAME).config.hash, 1)
-    assert added.read_bytes() == source.read_bytes()
-    np.testing.assert_array_equal(records.read(added).arrays()["masked"], logits()["masked"])
-    assert records.add([source]) == []
-
-
-def test_add_takes_folders_and_archives(tmp_path):
-    for seed in (1, 2):
-        records.write(payload(seed=seed), logits(), paths.runs())
-    with tarfile.open(tmp_path / "runs.tar", "w") as tar:
-        tar.add(paths.runs(), "results/runs")
-        (tmp_path / "log.txt").write_text("not a record")
-        tar.add(tmp_path / "log.txt", "results/log.txt")
-    assert [path.name for path in records.add([tmp_path / "runs.tar"])] == ["seed1.json", "seed2.json"]
-    records.write(payload(seed=3), None, paths.runs())
-    assert [path.name for path in records.add([paths.runs()])] == ["seed3.json"]
-    assert records.load(NAME, seeds=[1])[0].arrays()["labels"].shape == (5, 4)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"status": "diverged"}, "only finished runs are added"),
-        ({"overrides": ["beta=0.01"]}, "another configuration than its name has now"),
-        ({"config_hash": "0" * 64}, "another configuration than its name has now"),
-        ({"experiment": "split_mnist/hypermask-x"}, "unknown experiment"),
-    ],
-)
-def test_add_refuses_unfit_runs_whatever_the_reason(changes, message):
-    source = records.write(payload() | changes, None, paths.runs())
-    with pytest.raises(records.HyperMaskError, match=message):
-        records.add([source], force_reason="please")
-    assert not paths.records().exists()
-
-
-def changed(*assignments):
-    experiment = experiments.get(NAME).override(list(assignments))
-    return {
-        "overrides": list(experiment.overrides),
-        "config": experiment.config.to_dict(),
-        "config_hash": experiment.config.hash,
-    }
-
-
-def test_add_takes_the_ablations_of_the_paper_alone():
-    ablation = records.write(payload() | changed("p=70"), None, paths.runs())
-    assert [path.name for path in records.add([ablation])] == ["seed1.json"]
-    another = records.write(payload() | changed("p=71"), None, paths.runs())
-    with pytest.raises(RecordError, match="was run with --set p=71, which no figure or table needs"):
-        records.add([another])
-
-
-def test_add_completes_a_record_by_its_inference_alone():
-    records.add([records.write(payload(), None, paths.runs())])
-    inference = {"ent": {}, "environment": {"dirty": False}}
-    completed = records.write(payload(inference=inference), None, paths.runs(), overwrite=True)
-    assert len(records.add([completed])) == 1
-    assert records.load(NAME)[0].payload["inference"] == inference
-    more = records.write(payload(inference=inference | {"fecam": {}}), None, paths.runs(), overwrite=True)
-    assert len(records.add([more])) == 1
-    for other in ({"fecam": {}}, {"ent": {"shuffled": {}}, "fecam": {}, "other": {}}):
-        source = records.write(payload(inference=other), None, paths.runs(), overwrite=True)
-        with pytest.raises(RecordError, match="seed 1 is there already"):
-            records.add([source])
-
-
-def test_add_refuses_an_inference_from_an_unclean_tree():
-    source = records.write(payload(inference={"environment": {"dirty": True}}), None, paths.runs())
-    with pytest.raises(RecordError, match="not come from a clean tree"):
-        records.add([source])
-
-
-def test_add_refuses_all_if_one_is_unfit():
-    good = records.write(payload(seed=1), None, paths.runs())
-    bad = records.write(payload(seed=2, status="diverged"), None, paths.runs())
-    with pytest.raises(RecordError, match="seed 2 is diverged"):
-        records.add([good, bad])
-    assert not paths.records().exists()
-
-
-def test_add_passes_over_unfinished_runs_of_a_folder_and_says_so(capsys, monkeypatch):
-    monkeypatch.delenv("HYPERMASK_PROGRESS", raising=False)
-    records.write(payload(seed=1), None, paths.runs())
-    records.write(payload(seed=2, status="diverged"), None, paths.runs())
-    assert [path.name for path in records.add([paths.runs()])] == ["seed1.json"]
-    assert capsys.readouterr().err == "split_mnist/hypermask-t seed 2 is left out: it is diverged\n"
-
-
 def test_a_place_for_a_record_is_made_before_the_run(tmp_path):
     path = records.prepare(tmp_path, NAME, "0" * 64, 1)
     assert path == records.location(tmp_path, NAME, "0" * 64, 1)
@@ -350,99 +241,6 @@ def test_a_place_for_a_record_is_made_before_the_run(tmp_path):
     with pytest.raises(RecordError, match=r"seed1\.json is there already; move it away"):
         records.prepare(tmp_path, NAME, "0" * 64, 1)
     assert records.prepare(tmp_path, NAME, "0" * 64, 1, overwrite=True) == path
-
-
-@pytest.mark.parametrize("dirty", [True, None])
-def test_an_unclean_tree_needs_a_reason_which_is_stored(dirty):
-    environment = payload()["environment"] | {"dirty": dirty}
-    source = records.write(payload(environment=environment), None, paths.runs())
-    with pytest.raises(RecordError, match="not come from a clean tree"):
-        records.add([source])
-    (added,) = records.add([source], force_reason="only a comment differed")
-    record = records.read(added)
-    assert record.payload["added_by_force"] == "only a comment differed"
-    assert records.add([source]) == []
-    added.unlink()
-    assert len(records.add([source, source], force_reason="only a comment differed")) == 1
-
-
-def test_another_record_of_the_same_run_needs_a_reason(capsys, monkeypatch):
-    monkeypatch.delenv("HYPERMASK_PROGRESS")
-    records.write(payload(), None, paths.records())
-    source = records.write(payload(engine="fused"), None, paths.runs())
-    with pytest.raises(RecordError, match="another record of split_mnist/hypermask-t seed 1 is there already"):
-        records.add([source])
-    records.write(payload(seed=2), None, paths.runs())
-    assert [path.name for path in records.add([paths.runs()])] == ["seed2.json"], "the others of a folder are added"
-    assert capsys.readouterr().err == (
-        "split_mnist/hypermask-t seed 1 is left out: another record of split_mnist/hypermask-t seed 1 is there already "
-        "(--force REASON replaces it)\n"
-    )
-    (added,) = records.add([source], force_reason="trained with the faster engine")
-    assert records.read(added).payload["engine"] == "fused"
-
-
-def test_a_reason_that_was_not_needed_is_not_stored():
-    source = records.write(payload(), None, paths.runs())
-    (added,) = records.add([source], force_reason="just in case")
-    assert "added_by_force" not in records.read(added).payload
-
-
-def test_add_refuses_a_run_given_twice_differently(tmp_path):
-    first = records.write(payload(), None, paths.runs())
-    second = records.write(payload(engine="fused"), None, tmp_path / "other")
-    with pytest.raises(RecordError, match="given twice, differently"):
-        records.add([first, second])
-    assert len(records.add([first, first])) == 1
-
-
-def test_add_refuses_a_changed_run():
-    source = records.write(payload(), None, paths.runs())
-    source.write_text(source.read_text().replace("99.4", "99.9"))
-    with pytest.raises(RecordError, match="changed after it was written"):
-        records.add([source])
-    resealed(source, accuracy=[[99.0]], task_seconds=[1.0], evaluation_seconds=[1.0])
-    with pytest.raises(RecordError, match="one entry for each of the 1 tasks"):
-        records.add([source])
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../../split_mnist/hypermask-t/0123456789ab/seed1.json",
-        "/etc/seed1.json",
-        "a/../../../seed1.json",
-        "a\\seed1.json",
-    ],
-)
-def test_an_archive_that_points_elsewhere_is_refused(tmp_path, name):
-    with pytest.raises(RecordError, match=re.escape("path out of the archive; nothing was added")):
-        records.add([archive(tmp_path / "evil.tar", (name, b"{}"))])
-    assert not paths.records().exists()
-
-
-def test_an_archive_with_links_is_refused(tmp_path):
-    for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
-        with tarfile.open(tmp_path / "links.tar", "w") as tar:
-            info = tarfile.TarInfo("split_mnist/hypermask-t/0123456789ab/seed1.json")
-            info.type = kind
-            info.linkname = "/etc/passwd"
-            tar.addfile(info)
-        with pytest.raises(RecordError, match="a link, device or path out of the archive"):
-            records.add([tmp_path / "links.tar"])
-
-
-def test_sources_without_runs_are_named(tmp_path):
-    with pytest.raises(RecordError, match="does not exist"):
-        records.add([tmp_path / "nowhere"])
-    with pytest.raises(RecordError, match="holds no run"):
-        records.add([archive(tmp_path / "empty.tar", ("readme.txt", b"hello"))])
-    (tmp_path / "text.tar").write_text("no archive")
-    with pytest.raises(RecordError, match=r"not a readable \.tar archive"):
-        records.add([tmp_path / "text.tar"])
-    twice = "split_mnist/hypermask-t/0123456789ab/seed1.json"
-    with pytest.raises(RecordError, match="twice"):
-        records.add([archive(tmp_path / "twice.tar", (f"a/{twice}", b"{}"), (f"b/{twice}", b"{}"))])
 
 
 def test_reading_records_imports_neither_torch_nor_pandas():

@@ -4,7 +4,7 @@ import math
 import pytest
 from payloads import payload, write_record
 
-from hypermask import files, paths, times
+from hypermask import files, paths, saved_benches, times
 from hypermask.results import gather
 
 NAME = "split_mnist/hypermask-t"
@@ -32,7 +32,7 @@ def made_up_bench(benchmark="permuted_mnist", device="cuda", **changes):
                 "fused_ms": 4.0 + task / 50,
                 "speedup": 15.0,
                 "bandwidth_share": 0.61,
-                "peak_memory_mb": {loop: memory(4000.0 + task) for loop in times.LOOPS},
+                "peak_memory_mb": {loop: memory(4000.0 + task) for loop in saved_benches.LOOPS},
             }
             for task in (1, 2, 10)
         ],
@@ -116,7 +116,7 @@ def test_clock():
 
 
 def test_saved_benches_are_read_and_broken_ones_left_out_with_a_warning(root):
-    folder = times.folder()
+    folder = saved_benches.folder()
     assert folder == paths.records() / "bench"
     assert times.benches("recorded") == []
     files.write_atomic(folder / "permuted_mnist" / "test-gpu.json", files.pretty_json(made_up_bench()))

@@ -14,7 +14,8 @@ import torch
 from hypermask.config import TrainingConfig
 from hypermask.engine.batches import Batches
 from hypermask.engine.eager import EagerEngine
-from hypermask.engine.fused import FusedEngine, NothingToFuseError, UnavailableError
+from hypermask.engine.errors import NothingToFuseError, UnavailableError
+from hypermask.engine.fused import FusedEngine
 from hypermask.errors import HyperMaskError
 from hypermask.methods.base import Method
 

@@ -22,16 +22,9 @@ import torch
 from hypermask.config import TrainingConfig
 from hypermask.engine import optimizers
 from hypermask.engine.batches import Batches
+from hypermask.engine.errors import NothingToFuseError, UnavailableError
 from hypermask.engine.graph import CapturedStep
 from hypermask.methods.base import Method
-
-
-class UnavailableError(Exception):
-    """Why the fused engine cannot run: a clause without a full stop."""
-
-
-class NothingToFuseError(UnavailableError):
-    """The method gains nothing from it on this device."""
 
 
 @runtime_checkable

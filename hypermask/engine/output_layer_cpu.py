@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from hypermask.device import CPUINFO, cpu_name
-from hypermask.engine.fused import UnavailableError
+from hypermask.engine.errors import UnavailableError
 from hypermask.engine.optimizers import BETA1, BETA2, EPSILON
 
 # Numbers of output_layer.c.

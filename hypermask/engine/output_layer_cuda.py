@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from hypermask.engine.fused import UnavailableError
+from hypermask.engine.errors import UnavailableError
 from hypermask.engine.optimizers import BETA1, BETA2, EPSILON
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from hypermask.engine import output_layer_cpu
-from hypermask.engine.fused import UnavailableError
+from hypermask.engine.errors import UnavailableError
 from hypermask.engine.output_layer_cpu import OutputLayer
 
 

@@ -94,7 +94,7 @@ def test_kernel_fits_into_an_h100(width, tasks, first):
 
 
 def test_more_tasks_than_the_kernel_takes_are_one_sentence():
-    from hypermask.engine.fused import UnavailableError
+    from hypermask.engine.errors import UnavailableError
     from hypermask.engine.output_layer_cuda import tiling
 
     assert tiling(128).tasks == 128
