@@ -1,7 +1,12 @@
 """Reading records, drawing and asking for the status are cheap: none of it imports torch."""
 
+import ast
+import graphlib
 import subprocess
 import sys
+from pathlib import Path
+
+import hypermask
 
 WITHOUT_TORCH = (
     "hypermask",
@@ -54,3 +59,39 @@ def test_importing_the_package_takes_less_than_half_a_second():
 
 def test_the_heavy_names_are_there_when_asked_for():
     assert fresh("import hypermask, sys; hypermask.train; print('torch' in sys.modules)") == ["True"]
+
+
+class Imports(ast.NodeVisitor):
+    """Which modules of a package a module imports, at its top or inside its functions; for types alone does not
+    count."""
+
+    def __init__(self, modules: set[str]) -> None:
+        self.modules, self.found = modules, set()
+
+    def visit_If(self, node):
+        if ast.unparse(node.test) != "TYPE_CHECKING":
+            self.generic_visit(node)
+
+    def visit_ImportFrom(self, node):
+        for name in node.names:
+            inner = f"{node.module}.{name.name}"
+            self.found.add(inner if inner in self.modules else node.module)
+
+    def visit_Import(self, node):
+        self.found.update(name.name for name in node.names)
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    package = Path(hypermask.__file__).parent
+    files = {
+        ".".join([package.name, *path.relative_to(package).with_suffix("").parts]).removesuffix(".__init__"): path
+        for path in package.rglob("*.py")
+    }
+    graph = {}
+    for name, path in files.items():
+        imports = Imports(set(files))
+        imports.visit(ast.parse(path.read_text(encoding="utf-8")))
+        graph[name] = imports.found & set(files) - {package.name}
+    assert "hypermask.records" in graph["hypermask.training"] and "hypermask.status" in graph["hypermask.cli"]
+    # An error names the circle.
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(files)
