@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import pickle
 from types import BuiltinFunctionType, FunctionType
@@ -48,8 +49,10 @@ def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
 
 def tensor_digest(tensor: torch.Tensor) -> str:
     """SHA-256 of a tensor's type, shape and values."""
-    values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return sha256(f"{tensor.dtype} {list(tensor.shape)} ".encode() + values.tobytes())
+    told = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)} ".encode())
+    # The array itself: a copy of its bytes would be as large as the weights.
+    told.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return told.hexdigest()
 
 
 def _digest(value: Any, known: dict[int, str]) -> str:
