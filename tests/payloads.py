@@ -55,6 +55,7 @@ def payload(
             "device": "cpu",
             "device_name": "Test CPU",
             "threads": 2,
+            "variables": {},
             "revision": "2" * 40,
             "dirty": False,
             "version": "0.1.0",
