@@ -72,7 +72,7 @@ def memory_told(words: str) -> Iterator[None]:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """Device, versions, code revision and what variables of the environment change of a run, JSON-plain."""
+    """The device, the versions, the code's revision and the environment variables that bear on a run, JSON-plain."""
     import numpy
 
     revision, dirty = _git_state()

@@ -1,3 +1,4 @@
+import payloads
 import pytest
 from payloads import payload, write_record
 
@@ -40,19 +41,25 @@ def test_what_is_measured_stands_beside_its_choice(root):
     assert cells("ReLU (default)") == ["0/3", "–", "–", "–", "–"]
 
 
+def write_first_task(root, change: str, curve: dict) -> None:
+    changes = {"overrides": ["tasks=1", change], "validation": [curve]}
+    records.write(payload(F, 1, final=[80.0], **changes), None, root / "records")
+
+
 def test_of_a_run_that_keeps_the_lowest_validation_loss_that_model_counts(root):
     curve = {"iteration": [1, 2, 3], "loss": [0.5, 0.1, 0.3], "accuracy": [50.0, 60.0, 70.0]}
-    write_record(root / "records", F, 1, 80.0, overrides=["norm_parameters=always"], validation=[curve] * 10)
+    write_first_task(root, "norm_parameters=always", curve)
     assert cells("trained, shared by the tasks")[:2] == ["1/1", "60.00"]
 
 
 def test_losses_that_are_not_finite_are_never_the_lowest_and_no_point_is_no_value(root):
     curve = {"iteration": [1, 2, 3], "loss": [None, 0.4, 0.3], "accuracy": [50.0, 60.0, 70.0]}
     empty = {"iteration": [], "loss": [], "accuracy": []}
-    write_record(root / "records", F, 1, 80.0, overrides=["norm_parameters=always"], validation=[curve] * 10)
-    write_record(root / "records", F, 1, 80.0, overrides=["statistics=cifar100"], validation=[curve, *[empty] * 9])
+    write_first_task(root, "norm_parameters=always", curve)
+    write_first_task(root, "statistics=cifar100", empty)
     assert cells("trained, shared by the tasks")[:2] == ["1/1", "70.00"]
-    assert cells("CIFAR-100's")[:3] == ["1/1", "–", "79.96"]
+    assert cells("CIFAR-100's")[:3] == ["1/1", "–", "80.00"]
+    assert payloads.record(experiment=F, validation=[curve, *[empty] * 9]).validation_accuracy is None
 
 
 def test_one_task_has_no_backward_transfer(root):
