@@ -22,13 +22,22 @@ _MARKERS = "os^vDPX<>p"
 _TURNS = 4
 # A task's points may lie apart for each output unit; up to so many places in all have a number each.
 _MOST_NUMBERS = 20
+# In parts of the picture's extent: how far around a point its own kind is counted, and the radius of a number, which
+# stands so many radii from its point.
+_AROUND = 0.05
+_BADGE = 0.03
+_STEPS = (2.0, 2.5, 3.0, 4.0, 5.0)
+_DIRECTIONS = 16
+# A place has at least so many points of its group, and this share of them.
+_FEWEST = 3
+_SHARE = 0.05
 
 
 def draw(embeddings: Sequence[Embedding], title: str, by: Sequence[str], command: str = "") -> Figure:
     """The embeddings with masks (left) and without (right); for each run a row for each way to tell points apart.
 
-    by: `digit`, `task`. Each digit or task has a colour and a marker, and its number stands where its points are
-    densest.  command: what makes the run, shown where there is none.
+    by: `digit`, `task`. Each digit or task has a colour and a marker, and its number points to where it is densest, if
+    most points there are its own.  command: what makes the run, shown where there is none.
     """
     from matplotlib.figure import Figure
 
@@ -88,7 +97,10 @@ def describe(embeddings: Sequence[Embedding], title: str) -> str:
             lines.append(f"{name.capitalize()}: of the {NEIGHBOURS} nearest points in the picture {', '.join(shares)}.")
     if not embeddings:
         lines.append("Not run.")
-    lines.append("Left with masks, right without. A number stands where its digit's (or task's) points are densest.")
+    lines.append(
+        "Left with masks, right without. A number points to where its digit (or task) is densest, if most points "
+        "there are its own."
+    )
     return "\n".join(lines)
 
 
@@ -117,7 +129,7 @@ def _not_run(ax: Axes, command: str) -> None:
 
 
 def _map(ax: Axes, embedding: Embedding, network: str, kind: str) -> None:
-    """One network's points, told apart by digit or task, with their numbers at the densest places."""
+    """One network's points, told apart by digit or task, with numbers beside the places that are one's own."""
     groups, positions, units = embedding.sample.kinds()[kind], embedding.positions[network], embedding.sample.units
     pure = purity(positions, groups).mean()
     ax.set_title(f"{ax.get_title()}\nof the {NEIGHBOURS} nearest points, {pure:.0f} % are of the same {kind}")
@@ -136,37 +148,62 @@ def _map(ax: Axes, embedding: Embedding, network: str, kind: str) -> None:
                 label=None if turn else f"{kind} {group + first}",
             )
     by_unit = groups * (units.max() + 1) + units
-    for point in _densest(positions, by_unit if len(np.unique(by_unit)) <= _MOST_NUMBERS else groups):
+    points = _own_places(positions, by_unit if len(np.unique(by_unit)) <= _MOST_NUMBERS else groups)
+    for point, place in zip(points, _free_places(positions, points), strict=True):
         ax.annotate(
             str(groups[point] + first),
             positions[point],
+            place,
             ha="center",
             va="center",
-            fontsize=9,
+            fontsize=8,
             fontweight="bold",
             color=plots.BLACK,
-            bbox={
-                "boxstyle": "circle,pad=0.18",
-                "facecolor": "white",
-                "edgecolor": colors[groups[point]],
-                "alpha": 0.9,
-            },
+            bbox={"boxstyle": "circle,pad=0.18", "facecolor": "white", "edgecolor": colors[groups[point]]},
+            arrowprops={"arrowstyle": "-", "color": plots.BLACK, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 2},
         )
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.04)
 
 
-def _densest(positions: np.ndarray, groups: np.ndarray) -> list[int]:
-    """For each group the index of the point with most of its own points around it, apart from the others' if it can."""
-    extent = np.ptp(positions, axis=0).max()
-    chosen: list[int] = []
+def _own_places(positions: np.ndarray, groups: np.ndarray) -> list[int]:
+    """For each group the index of the point with most of its own points around it, of those around which most points
+    are its own; none of a group that has no such place. A few points that lie apart are no place.
+    """
+    near = np.linalg.norm(positions[:, None] - positions[None], axis=2) < _AROUND * _extent(positions)
+    chosen = []
     for group in np.unique(groups):
         members = np.flatnonzero(groups == group)
-        apart = np.linalg.norm(positions[members, None] - positions[None, members], axis=2)
-        crowd = (apart < 0.05 * extent).sum(axis=1)
-        taken = (np.linalg.norm(positions[members, None] - positions[None, chosen], axis=2) < 0.08 * extent).sum(axis=1)
-        chosen.append(int(members[np.where(taken == 0, crowd, -taken).argmax()]))
+        own = near[members][:, members].sum(axis=1)
+        own[(2 * own <= near[members].sum(axis=1)) | (own < max(_FEWEST, _SHARE * len(members)))] = 0
+        if own.any():
+            chosen.append(int(members[own.argmax()]))
     return chosen
+
+
+def _free_places(positions: np.ndarray, points: Sequence[int]) -> list[np.ndarray]:
+    """Beside each of the points, a place for its number: within the picture, where it hides the fewest points and no
+    other number.
+    """
+    size = _BADGE * _extent(positions)
+    turns = 2 * np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
+    around = np.concatenate(
+        [steps * size * np.stack([np.cos(turns), np.sin(turns)], axis=1) for steps in _STEPS], dtype=positions.dtype
+    )
+    places: list[np.ndarray] = []
+    for point in points:
+        candidates = positions[point] + around
+        hidden = (np.linalg.norm(candidates[:, None] - positions[None], axis=2) < size).sum(axis=1)
+        outside = (candidates < positions.min(axis=0)) | (candidates > positions.max(axis=0))
+        hidden[outside.any(axis=1)] += len(positions)
+        for other in [*places, *positions[list(points)]]:
+            hidden[np.linalg.norm(candidates - other, axis=1) < 2 * size] += len(positions)
+        places.append(candidates[hidden.argmin()])
+    return places
+
+
+def _extent(positions: np.ndarray) -> float:
+    return float(np.ptp(positions, axis=0).max())
 
 
 def _purities(embedding: Embedding) -> str:

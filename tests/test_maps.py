@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -38,7 +39,7 @@ def test_with_masks_left_without_right_and_a_row_for_each_way_to_tell_points_apa
     assert axes[0].get_title().splitlines()[1] == "of the 10 nearest points, 100 % are of the same digit"
 
 
-def test_every_digit_and_task_has_its_number_in_its_clump_and_a_marker_and_colour_of_its_own(embedding):
+def test_every_digit_and_task_has_its_number_at_its_clump_and_a_marker_and_colour_of_its_own(embedding):
     figure = maps.draw([embedding], "title", by=["digit", "task"])
     by_digit, _, by_task, _ = figure.axes
     assert texts(by_digit) == ["0", "1", "2", "3"]
@@ -89,15 +90,32 @@ def test_points_have_the_colour_of_their_group():
 def test_where_a_task_has_many_places_it_has_one_number():
     digits = np.tile(np.arange(10), 30)
     tasks = np.repeat(np.arange(3), 100)
-    positions = np.random.default_rng(0).normal(size=(300, 2))
+    positions = np.random.default_rng(0).normal(size=(300, 2)) + 30 * tasks[:, None]
     points = Sample({"masked": positions, "unmasked": positions}, tasks, digits, digits)
     figure = maps.draw([Embedding("a run", Settings(), points, points.logits)], "title", by=["task"])
     assert texts(figure.axes[0]) == ["1", "2", "3"]
 
 
-def test_a_legend_names_every_group_once_and_rows_of_several_runs_are_named(embedding):
-    from dataclasses import replace
+def test_a_group_that_is_nowhere_by_itself_has_no_number(embedding):
+    figure = maps.draw([embedding], "title", by=["digit"])
+    # The first digit takes half of its points to a place of its own.
+    apart = embedding.positions["unmasked"].copy()
+    apart[np.flatnonzero(embedding.sample.digits == 0)[:8]] += 50
+    moved = replace(embedding, positions=embedding.positions | {"unmasked": apart})
+    assert (texts(figure.axes[1]), texts(maps.draw([moved], "title", by=["digit"]).axes[1])) == ([], ["0"])
 
+
+def test_numbers_hide_no_points_and_not_each_other_where_there_is_room(embedding):
+    ax = maps.draw([embedding], "title", by=["digit"]).axes[0]
+    positions = embedding.positions["masked"]
+    places = np.array([text.get_position() for text in ax.texts])
+    radius = 0.03 * np.ptp(positions, axis=0).max()
+    assert np.linalg.norm(places[:, None] - positions[None], axis=2).min() >= radius
+    assert min(np.linalg.norm(one - other) for one, other in combinations(places, 2)) >= 2 * radius
+    assert (places >= positions.min(axis=0)).all() and (places <= positions.max(axis=0)).all()
+
+
+def test_a_legend_names_every_group_once_and_rows_of_several_runs_are_named(embedding):
     one = maps.draw([embedding], "title", by=["digit", "task"])
     legends = [[text.get_text() for text in part.legends[0].get_texts()] for part in one.subfigs]
     assert legends == [["digit 0", "digit 1", "digit 2", "digit 3"], ["task 1", "task 2"]]
