@@ -32,7 +32,14 @@ def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, 
     """Write tensors and JSON-plain facts to one safetensors file, atomically."""
     from safetensors.torch import save
 
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    plain: dict[str, torch.Tensor] = {}
+    taken = set()
+    for name, tensor in tensors.items():
+        alone = tensor.detach().cpu().contiguous()
+        place = alone.untyped_storage().data_ptr()
+        # Views of one tensor are written as tensors of their own, as the format asks.
+        plain[name] = alone.clone() if place in taken else alone
+        taken.add(place)
     write_atomic(path, save(plain, metadata={"facts": json.dumps(facts)}))
 
 

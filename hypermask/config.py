@@ -250,6 +250,16 @@ METHODS: dict[str, type] = {
 }
 
 
+def check_optimizer(method: Any, training: TrainingConfig) -> None:
+    """Refuse an optimizer that a baseline's steps would be wrong with.  method: its configuration; others pass."""
+    if isinstance(method, HNETConfig) and training.optimizer != "adam":
+        raise HyperMaskError(f"HNET looks ahead by a step of Adam; {training.optimizer} is no choice here.")
+    if isinstance(method, WSNConfig) and training.weight_decay > 0:
+        raise HyperMaskError(
+            "WSN keeps the weights of finished tasks as they are, and weight_decay would shrink them; leave it at 0."
+        )
+
+
 @dataclass(frozen=True)
 class Config:
     """One run's resolved configuration, without its seed."""
@@ -259,8 +269,7 @@ class Config:
     training: TrainingConfig
 
     def __post_init__(self) -> None:
-        if isinstance(self.method, HNETConfig) and self.training.optimizer != "adam":
-            raise HyperMaskError(f"HNET looks ahead by a step of Adam; {self.training.optimizer} is no choice here.")
+        check_optimizer(self.method, self.training)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Nested, JSON-plain dictionary; `from_dict` reads it back."""

@@ -11,10 +11,13 @@ from torch import nn
 from hypermask.benchmarks.base import Benchmark, Split
 from hypermask.errors import HyperMaskError
 from hypermask.files import canonical_json
+from hypermask.hidden_state import tensor_digest
 from hypermask.methods.base import Method
 
 # Modules that a run has trained: another run on them would go on from where that one ended.
 _TRAINED: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+# Modules that runs only use, as those of a frozen extractor, and a digest of their buffers when the first one began.
+_USED: weakref.WeakKeyDictionary[nn.Module, str] = weakref.WeakKeyDictionary()
 
 
 def check(method: Method, benchmark: Benchmark) -> None:
@@ -36,14 +39,19 @@ def check(method: Method, benchmark: Benchmark) -> None:
         )
     for index in range(benchmark.tasks):
         task = benchmark.task(index)
-        for part in ("train", "validation", "test"):
-            _check_split(
-                getattr(task, part), f"{part} images of task {index + 1} of {benchmark.name}", len(task.classes)
+        if task.index != index:
+            raise HyperMaskError(
+                f"task({index}) of {benchmark.name} is a task of index {task.index}; give it the index {index}, by "
+                "which its network and its images are found."
             )
+        for part in ("train", "validation", "test"):
+            words = f"{part} images of task {index + 1} of {benchmark.name}"
+            _check_split(getattr(task, part), words, len(task.classes), benchmark.device)
 
 
 def claim(method: Method) -> None:
-    """Refuse a method that has been trained, or has a part that has, and note that this one's parts now are."""
+    """Refuse a method that has been trained, or has a part that has or whose buffers have changed since another run
+    began with it, and note that this one's parts now are."""
     own = [module for module in method.modules() if any(p.requires_grad for p in module.parameters(recurse=False))]
     for module in (method, *own):
         if module in _TRAINED:
@@ -52,12 +60,19 @@ def claim(method: Method) -> None:
                 "method, with new networks, for each run."
             )
     _TRAINED.update((method, *own))
+    for module in method.modules():
+        buffers = [tensor_digest(buffer) for buffer in module.buffers(recurse=False)]
+        if module not in _TRAINED and _USED.setdefault(module, str(buffers)) != str(buffers):
+            raise HyperMaskError(
+                f"a {type(module).__name__} of this {type(method).__name__} was part of another run, which changed "
+                "its buffers, such as running statistics; make it anew for each run, or hold them fixed."
+            )
 
 
 @torch.no_grad()
-def try_out(method: Method, benchmark: Benchmark, task: int) -> None:
+def try_out(method: Method, benchmark: Benchmark, task: int, features: bool = False) -> None:
     """Give the network of a task that is about to train two of its images, and refuse one that cannot tell its classes
-    apart. The method is left in training mode."""
+    apart, or has no features where they will be asked for. The method is left in training mode."""
     method.eval()
     inputs = benchmark.prepare(benchmark.task(task).train.images[:2], task)
     if inputs.shape[1:] != tuple(benchmark.input_shape):
@@ -78,10 +93,14 @@ def try_out(method: Method, benchmark: Benchmark, task: int) -> None:
                 f"for {len(inputs)} images of task {index + 1} of {benchmark.name}, which has {classes} classes, the "
                 f"network gives {shape}; expected scores of shape [{len(inputs)}, {classes}]."
             )
+    if features:
+        method.features(inputs, task)
     method.train()
 
 
-def _check_split(split: Split, words: str, classes: int) -> None:
+def _check_split(split: Split, words: str, classes: int, device: torch.device) -> None:
+    _demand_tensor(split.images, torch.uint8, 4, device, f"the {words}")
+    _demand_tensor(split.labels, torch.int64, 1, device, f"the labels of the {words}")
     if len(split.images) != len(split.labels) or not len(split.labels):
         raise HyperMaskError(
             f"there are {len(split.images)} {words} and {len(split.labels)} labels; expected as many, at least one."
@@ -91,6 +110,16 @@ def _check_split(split: Split, words: str, classes: int) -> None:
         raise HyperMaskError(
             f"labels of the {words} go from {low} to {high}; expected 0 to {classes - 1}, counted within the task."
         )
+
+
+def _demand_tensor(value: Any, dtype: torch.dtype, dimensions: int, device: torch.device, words: str) -> None:
+    if not isinstance(value, torch.Tensor):
+        found = type(value).__name__
+    elif (value.dtype, value.ndim, value.device.type) != (dtype, dimensions, device.type):
+        found = f"{value.dtype} of {value.ndim} dimensions on {value.device.type}"
+    else:
+        return
+    raise HyperMaskError(f"{words} are {found}; expected {dtype} of {dimensions} dimensions on {device.type}.")
 
 
 def _demand_json(value: Any, words: str) -> None:

@@ -23,7 +23,7 @@ from hypermask import benchmarks, hidden_state, inference, methods, own_code, pr
 from hypermask import engine as engines
 from hypermask.benchmarks.base import Benchmark, Split, Task
 from hypermask.checkpoints import Checkpoints, KeptWeights, State
-from hypermask.config import TrainingConfig, section_from_dict, section_to_dict
+from hypermask.config import TrainingConfig, check_optimizer, section_from_dict, section_to_dict
 from hypermask.device import environment, make_current, memory_told, resolve
 from hypermask.engine import Batches
 from hypermask.errors import HyperMaskError
@@ -106,9 +106,10 @@ def train(
     says that it may be replaced.  keep_weights: as in `run_experiment`, for `HyperMask.load`; needs a root.  settings:
     the other fields of `Settings`.
 
-    The record's configuration tells other networks and other data apart - by modules, shapes and the source of their
-    classes, by checksums, sizes and how images are prepared - so that their runs are never mixed. A run whose weights
-    stop being finite, or whose scores have no softmax any more, ends there with the status "diverged".
+    The record's configuration tells other networks and other data apart - by modules, shapes, the source of their
+    classes and plain values in their attributes, by checksums, sizes and how images are prepared - so that their runs
+    are not mixed. What global variables hold it cannot tell, nor what a method does not tell by `describe`. A run whose
+    weights stop being finite, or whose scores have no softmax any more, ends there with the status "diverged".
 
     With a root the run leaves a checkpoint after every task. Stopped and called again in the same way - a new method,
     made as the first was - it goes on from the last one, unless the method keeps something from task to task outside
@@ -116,6 +117,7 @@ def train(
     """
     preflight.check(method, benchmark)
     training = section_from_dict(TrainingConfig, section_to_dict(training or TrainingConfig(iterations=500)))
+    check_optimizer(getattr(method, "settings", None), training)
     chosen = Settings(seed=seed, **settings)
     if keep_weights and root is None:
         raise HyperMaskError("weights are kept beside a record, and there will be none; name its folder with root.")
@@ -313,7 +315,7 @@ def _learn_task(
     method.begin_task(task)
     if any(parameter.requires_grad for parameter in method.parameters()):
         with watch.paused():
-            preflight.try_out(method, benchmark, task)
+            preflight.try_out(method, benchmark, task, features="fecam" in settings.infer)
         steps = _iterate(method, benchmark, training, data, settings, progress, watch, curve)
         history.engine, history.kernel = steps.name, steps.kernel
     method.end_task(task)
@@ -445,17 +447,28 @@ def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmar
 
 
 def _network_digest(method: Method) -> str:
-    """SHA-256 over the modules of a method, the shapes of its parameters, and the source of classes of one's own."""
+    """SHA-256 over the modules of a method, the shapes of its parameters, the source of classes of one's own, and what
+    networks of such classes hold: a method says itself, by `describe`, what it was made with."""
     shapes = {name: list(parameter.shape) for name, parameter in method.named_parameters()}
-    return sha256(canonical_json([repr(method), shapes, own_code.sources(map(type, method.modules()))]))
+    networks = {name: part for name, part in method.named_modules() if name and own_code.is_own(type(part))}
+    held = {name: own_code.told(hidden_state.held(part)) for name, part in networks.items()}
+    return sha256(canonical_json([repr(method), shapes, own_code.sources(map(type, method.modules())), held]))
 
 
 def _data_digest(benchmark: Benchmark) -> str:
-    """SHA-256 over a benchmark's own checksums, the classes and sizes of its tasks, and the source of a class of one's
-    own."""
+    """SHA-256 over a benchmark's own checksums, the classes and sizes of its tasks, the source of a class of one's own,
+    and what the functions that it holds do.
+
+    What a seed draws - a list among the checksums, and with it which classes a task has - is no part: runs of several
+    seeds are of one configuration.
+    """
     tasks = [benchmark.task(index) for index in range(benchmark.tasks)]
-    sizes = [[list(map(int, task.classes)), len(task.train), len(task.validation), len(task.test)] for task in tasks]
-    return sha256(canonical_json([benchmark.checksums, sizes, own_code.sources([type(benchmark)])]))
+    files = {name: checksum for name, checksum in benchmark.checksums.items() if not isinstance(checksum, list)}
+    drawn = len(files) < len(benchmark.checksums)
+    classes = [len(task.classes) if drawn else list(map(int, task.classes)) for task in tasks]
+    sizes = [[len(task.train), len(task.validation), len(task.test)] for task in tasks]
+    functions = {name: own_code.told(value) for name, value in vars(benchmark).items() if callable(value)}
+    return sha256(canonical_json([files, classes, sizes, own_code.sources([type(benchmark)]), functions]))
 
 
 def _iterations(training: TrainingConfig, images: int) -> int:

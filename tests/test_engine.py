@@ -453,6 +453,21 @@ class OwnTaskLoss(HyperMask):
         return super().task_loss(*arguments) + 1
 
 
+class OwnLossAndPart(HyperMask):
+    def loss(self, *arguments):
+        return super().loss(*arguments) + 1
+
+    def task_loss(self, *arguments):
+        return super().task_loss(*arguments) + 1
+
+
+class OwnAll(HyperMask):
+    loss, task_loss = OwnLossAndPart.loss, OwnTaskLoss.task_loss
+
+    def output_coefficient(self, task):
+        return super().output_coefficient(task)
+
+
 class OwnOutputs(HyperMask):
     def outputs(self, tasks):
         return super().outputs(tasks)
@@ -468,6 +483,7 @@ def small_model(kind: type[HyperMask] = HyperMask) -> HyperMask:
     [
         (OwnLoss, "OwnLoss changes loss, in whose place it calls task_loss"),
         (OwnBackward, "OwnBackward changes backward, in whose place it calls task_loss"),
+        (OwnLossAndPart, "OwnLossAndPart changes loss, in whose place it calls task_loss"),
         (OwnOutputs, "OwnOutputs changes outputs, in whose place it calls hidden"),
     ],
 )
@@ -481,6 +497,8 @@ def test_a_method_that_changes_what_is_called_is_fused():
         warnings.simplefilter("error")
         losses = [engine_for("auto", small_model(kind)).step(0).item() for kind in (HyperMask, OwnTaskLoss)]
         assert engine_for("auto", small_model(OwnTaskLoss)).name == "fused"
+        # Who gives all the parts answers for the whole.
+        assert engine_for("auto", small_model(OwnAll)).name == "fused"
     assert losses[1] == pytest.approx(losses[0] + 1)
 
 

@@ -1,4 +1,8 @@
+import os
 import random
+import subprocess
+import sys
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,10 +18,13 @@ from hypermask.targets import MLP
 class Plain(Linear):
     """Its own layer, generators, a teacher and a memory: all that a method may keep."""
 
+    shared: ClassVar[list[int]] = []
+
     def __init__(self) -> None:
         super().__init__(tasks=2, inputs=3)
         self.memory: list[torch.Tensor] = []
         self.strength = 0.5
+        self.names = {"a", "b"}
         self.activation = lambda inputs: inputs
         self.aliases = {"layer": self.layer, "weight": self.layer.weight}
         self.teacher = [nn.Linear(2, 2)]
@@ -48,9 +55,19 @@ CHANGES = {
     "aliases": lambda method: method.aliases.update(weight=method.layer.bias),
     "teacher": lambda method: train(method.teacher[0]),
     "later": lambda method: setattr(method, "later", True),
+    "layer.anchor": lambda method: setattr(method.layer, "anchor", {"weight": torch.zeros(2)}),
+    "layer.in_features": lambda method: setattr(method.layer, "in_features", 4),
+    "layer.weight.importance": lambda method: setattr(method.layer.weight, "importance", torch.zeros(3)),
+    "Plain.shared": lambda method: method.shared.append(1),
+    "names": lambda method: method.names.add("c"),
     "which parameters train": forget_gradient,
     "shapes of its weights": lambda method: method.register_buffer("mean", torch.zeros(3)),
 }
+
+
+@pytest.fixture(autouse=True)
+def nothing_shared_yet():
+    Plain.shared.clear()
 
 
 @pytest.mark.parametrize("name", CHANGES)
@@ -98,7 +115,7 @@ def test_equal_methods_hold_the_same():
     assert made() == made()
 
 
-def test_only_parts_of_ones_own_are_looked_at():
+def test_where_nothing_is_ones_own_nothing_is_looked_at():
     class Counted(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -107,6 +124,44 @@ def test_only_parts_of_ones_own_are_looked_at():
 
     assert digests(HyperMask(MLP(4, (3,), 2), tasks=2, embedding_size=2, hypernetwork_hidden=(2,))) == {}
     method = HyperMask(Counted(), tasks=2, embedding_size=2, hypernetwork_hidden=(2,))
-    assert "target.calls" in digests(method) and not any("inner" in name for name in digests(method))
-    assert "which parameters train" not in digests(method)
+    # Of the method, which is none of one's own, it is tested that weights tell all.
+    assert "target.calls" in digests(method) and not {"beta", "which parameters train"} & set(digests(method))
     assert lost(method, lambda: setattr(method.target, "calls", 1)) == ["target.calls"]
+
+
+def test_what_a_library_keeps_beside_its_weights_and_cannot_be_told_is_left_out():
+    class Recurrent(Plain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.recurrent = nn.LSTM(3, 2)
+
+    method = Recurrent()
+    assert UNTOLD not in digests(method).values()
+    assert lost(method, lambda: setattr(method.recurrent, "dropout", 0.5)) == ["recurrent.dropout"]
+
+
+def test_sets_are_told_alike_in_every_process():
+    program = (
+        "import torch\n"
+        "from torch import nn\n"
+        "from hypermask import HyperMask\n"
+        "from hypermask.hidden_state import digests\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer, self.kinds = nn.Linear(2, 2), {'one', 'two', frozenset({'three', 'four'})}\n"
+        "        for name in ('mean', 'mask', 'position'):\n"
+        "            self.register_buffer(name, torch.zeros(2), persistent=False)\n"
+        "print(sorted(digests(HyperMask(Net(), tasks=2)).items()))\n"
+    )
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": salt},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for salt in ("1", "2", "3")
+    }
+    assert len(told) == 1 and "target.kinds" in told.pop()

@@ -111,6 +111,65 @@ def test_a_description_that_no_record_can_hold(words, sentence):
     assert refusal(Untrained(2), benchmark).replace("compliant)", "compliant: nan)") == of_benchmark
 
 
+def test_tasks_stand_where_their_index_says():
+    benchmark = split_digits(tasks=2)
+    benchmark._tasks.reverse()
+    assert refusal(Untrained(2), benchmark) == (
+        "task(0) of split_digits is a task of index 1; give it the index 0, by which its network and its images are "
+        "found."
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda part: Split(part.images, part.labels.int()),
+            "the labels of the test images of task 2 of split_digits are torch.int32 of 1 dimensions on cpu; expected "
+            "torch.int64 of 1 dimensions on cpu.",
+        ),
+        (
+            lambda part: Split(part.images, part.labels[:, None]),
+            "the labels of the test images of task 2 of split_digits are torch.int64 of 2 dimensions on cpu; expected "
+            "torch.int64 of 1 dimensions on cpu.",
+        ),
+        (
+            lambda part: Split(part.images, part.labels.numpy()),
+            "the labels of the test images of task 2 of split_digits are ndarray; expected torch.int64 of 1 dimensions "
+            "on cpu.",
+        ),
+        (
+            lambda part: Split(part.images / 255, part.labels),
+            "the test images of task 2 of split_digits are torch.float32 of 4 dimensions on cpu; expected torch.uint8 "
+            "of 4 dimensions on cpu.",
+        ),
+    ],
+)
+def test_images_and_labels_are_tensors_of_their_kind(change, sentence):
+    benchmark = split_digits(tasks=2)
+    with_task(benchmark, 1, test=change(benchmark.task(1).test))
+    assert refusal(Untrained(2), benchmark) == sentence
+
+
+def test_features_are_asked_for_before_the_training():
+    class Pooled(nn.Module):
+        """Ends with a convolution, so that it has no last linear layer."""
+
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Conv2d(1, 2, 3)
+
+        def forward(self, x):
+            return self.layer(x.view(-1, 1, 8, 8)).mean(dim=(2, 3))
+
+    method = HyperMask(Pooled(), tasks=2, embedding_size=2, hypernetwork_hidden=(3,))
+    watched = []
+    method.task_loss = lambda *_: watched.append("a step was trained")
+    sentence = refusal(method, split_digits(tasks=2), infer=("fecam",))
+    assert sentence.startswith("Pooled calls no linear layer, whose input would be its features; end it with")
+    assert watched == []
+
+
 class Scores(Untrained):
     """Gives scores of a shape of its own."""
 
@@ -194,3 +253,33 @@ def test_a_constant_network_may_serve_several_methods():
         HyperMaskError, match=r"^no parameter of MLP requires a gradient, so it cannot train; make a new"
     ):
         on_digits(target)
+
+
+class OnFrozen(Linear):
+    """A layer that learns, on features of a network that does not."""
+
+    def __init__(self, features: nn.Module) -> None:
+        super().__init__(2, 64)
+        self.features_of = features.requires_grad_(False)
+
+    def logits(self, inputs, task):
+        return super().logits(self.features_of(inputs), task)
+
+
+def test_a_frozen_part_whose_statistics_move_serves_one_run():
+    shared = nn.BatchNorm1d(64)
+    train(OnFrozen(shared), split_digits(tasks=2), TINY)
+    assert refusal(OnFrozen(shared), split_digits(tasks=2)) == (
+        "a BatchNorm1d of this OnFrozen was part of another run, which changed its buffers, such as running "
+        "statistics; make it anew for each run, or hold them fixed."
+    )
+
+
+def test_a_frozen_part_that_stays_as_it_is_serves_many():
+    class Fixed(nn.BatchNorm1d):
+        def train(self, mode=True):
+            return super().train(False)
+
+    shared = Fixed(64)
+    for seed in (1, 2):
+        assert train(OnFrozen(shared), split_digits(tasks=2), TINY, seed=seed).finished

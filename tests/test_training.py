@@ -20,13 +20,16 @@ from hypermask import (
     checkpoints,
     experiments,
     files,
+    methods,
     metrics,
     records,
     split_digits,
     train,
     training,
 )
-from hypermask.benchmarks import split_mnist
+from hypermask.benchmarks import permuted_mnist, split_mnist
+from hypermask.benchmarks.arrays import Arrays, ImageSet
+from hypermask.benchmarks.class_incremental import ClassIncremental, flip_and_crop
 from hypermask.benchmarks.split_digits import SplitDigits
 from hypermask.device import environment
 from hypermask.errors import HyperMaskError
@@ -123,6 +126,17 @@ class Doubled(MyNet):
         return 2 * super().forward(x)
 
 
+class Sloped(MyNet):
+    """Differs in a value that no module shows."""
+
+    def __init__(self, slope: float) -> None:
+        super().__init__()
+        self.slope = slope
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.leaky_relu(super().forward(x), self.slope)
+
+
 def test_other_networks_and_other_data_are_other_configurations():
     def hash_of(target, benchmark=None, **values):
         torch.manual_seed(0)
@@ -137,6 +151,8 @@ def test_other_networks_and_other_data_are_other_configurations():
         hash_of(MyNet, split_digits(tasks=2, validation=60)),
         hash_of(MyNet, output_bias=None),
         hash_of(Doubled),
+        hash_of(lambda: Sloped(0.0)),
+        hash_of(lambda: Sloped(0.5)),
     ]
     assert len(set(hashes)) == len(hashes)
     assert hash_of(MyNet) == hashes[0]
@@ -206,6 +222,62 @@ def test_benchmarks_that_prepare_images_otherwise_are_other_configurations():
         hash_of(Brighter(2, 40, "cpu")),
     ]
     assert len(set(hashes)) == len(hashes)
+
+
+def small_method(inputs: int, classes: int) -> HyperMask:
+    torch.manual_seed(0)
+    return HyperMask(MLP(inputs, (2,), classes), tasks=2, embedding_size=2, hypernetwork_hidden=(2,))
+
+
+def test_benchmarks_that_augment_otherwise_are_other_configurations():
+    def shifted(by: int):
+        return lambda images, generator: images.roll(by, dims=-1)
+
+    def hash_of(augmentation) -> str:
+        draw = np.random.default_rng(1)
+        arrays = {
+            part: Arrays(draw.integers(0, 256, (24, 3, 4, 4), dtype=np.uint8), np.arange(24) % 4)
+            for part in ("train", "test")
+        }
+        images = ImageSet(**arrays, class_names=tuple("abcd"), checksums={"made up": "0"})
+        benchmark = ClassIncremental(
+            *("shapes", images, [[0, 1], [2, 3]]),
+            **{"validation": 2, "augmentation": augmentation, "statistics": "imagenet", "device": "cpu"},
+        )
+        return train(small_method(48, 2), benchmark, TrainingConfig(iterations=1, batch_size=4)).config_hash
+
+    hashes = [hash_of(made) for made in (None, flip_and_crop(1), flip_and_crop(2), shifted(1), shifted(2))]
+    assert len(set(hashes)) == len(hashes)
+    assert hash_of(shifted(2)) == hashes[-1]
+
+
+def test_seeds_of_one_configuration_may_draw_the_benchmark_anew():
+    """Their runs are to have one mean, though each has permutations of its own."""
+    runs = [
+        train(small_method(1024, 10), permuted_mnist(tasks=2, seed=seed), TrainingConfig(iterations=1), seed=seed)
+        for seed in (1, 2)
+    ]
+    assert runs[0].payload["data"]["permutations"] != runs[1].payload["data"]["permutations"]
+    assert runs[0].config_hash == runs[1].config_hash
+
+
+def test_tensors_that_share_memory_are_kept_as_they_are(tmp_path):
+    whole = torch.arange(6.0)
+    tensors = {"whole": whole, "view": whole.view(2, 3), "part": whole[2:], "alone": torch.ones(2)}
+    checkpoints.save_tensors(tmp_path / "weights.safetensors", tensors, {})
+    found, _ = checkpoints.load_tensors(tmp_path / "weights.safetensors")
+    assert found.keys() == tensors.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in tensors.items())
+
+
+def test_weight_decay_would_change_wsns_finished_networks():
+    experiment = experiments.get("permuted_mnist_10/wsn")
+    with pytest.raises(HyperMaskError, match="WSN keeps the weights of finished tasks as they are, and weight_decay"):
+        experiment.override(["optimizer=sgd", "weight_decay=0.0005"])
+    benchmark = split_digits(tasks=2)
+    method = methods.build(experiment.config.method, benchmark, 1)
+    with pytest.raises(HyperMaskError, match="WSN keeps the weights of finished tasks"):
+        train(method, benchmark, TrainingConfig(iterations=1, optimizer="sgd", weight_decay=0.0005))
 
 
 class Least(hypermask.Method):

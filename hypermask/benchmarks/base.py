@@ -51,7 +51,8 @@ class Benchmark(ABC):
 
     name: as in a configuration.  tasks: how many.  classes_per_task: k.  image_shape: (C, H, W) as stored.
     input_shape: what the target network sees, without the batch.  class_names: of the absolute classes.
-    checksums: SHA-256 of the data, and of every permutation; JSON-plain.  device: where the images live.
+    checksums: SHA-256 of the data, and in lists of what a seed draws, such as permutations; JSON-plain.  device: where
+    the images live.
     """
 
     name: str

@@ -159,8 +159,10 @@ def _demand_known_parts(method: OutputLayerMethod, task: int) -> None:
     found = torch.addmv(bias, weight, method.hidden([task])[0])
     if not torch.allclose(found, outputs, rtol=0.0, atol=1e-3 * outputs.abs().max().item(), equal_nan=True):
         raise UnavailableError(f"{type(method).__name__}'s outputs are not its output layer applied to its hidden")
+    # The class that gives the coefficient speaks for all that is regularised; what builds on it may not.
+    speaker = _place(method, "output_coefficient")
     for whole, part in (("loss", "task_loss"), ("backward", "task_loss"), ("outputs", "hidden")):
-        if _place(method, whole) < _place(method, part):
+        if _place(method, whole) < max(_place(method, part), speaker):
             raise UnavailableError(f"{type(method).__name__} changes {whole}, in whose place it calls {part}")
 
 
