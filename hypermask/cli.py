@@ -178,7 +178,7 @@ def compare(options: argparse.Namespace) -> int:
     elif options.markdown:
         sys.stdout.write(table.markdown())
     else:
-        print("\n".join([table.text(), "", *table.notes]))
+        print(table.text())
     return 0
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NOT_PRINTED = "not printed"
 OUTSIDE_INTERVAL = "†"
+INSIDE_INTERVAL = "‡"
 # How tables name the values of a configuration that are changed.
 _VALUES = {
     "embedding_size": "embedding",
@@ -33,9 +34,10 @@ SPREAD_NOTE = (
     "Ours: mean ± sample standard deviation over n runs; pop. sd: population standard deviation, the kind "
     "that the paper prints of its own runs; 95 %: half width of the t interval of the mean. One run has no spread."
 )
-INTERVAL_NOTE = f"{OUTSIDE_INTERVAL}: although within spread, the printed mean lies outside the 95 % interval of ours."
-# What a sign in a table's cells means, where there are no notes.
-SIGNS = {OUTSIDE_INTERVAL: INTERVAL_NOTE}
+INTERVAL_NOTE = (
+    f"{OUTSIDE_INTERVAL}: although within spread, the printed mean lies outside the 95 % interval of ours; "
+    f"{INSIDE_INTERVAL}: although it differs, inside."
+)
 STATUS_NOTE = (
     f"Status: '{paper.WITHIN_SPREAD}' if the means lie no further apart than twice the larger of the paper's "
     f"and our sample standard deviation, else '{paper.DIFFERS}'; '{paper.ONE_WITHIN}' or '{paper.ONE_OUTSIDE}' by the "
@@ -79,8 +81,17 @@ class Comparison:
     @property
     def marked_status(self) -> str:
         """The status as a table's text: with a sign where the interval of ours says more than the spread."""
-        outside = self.status == paper.WITHIN_SPREAD and paper.outside_interval(self.printed, self.ours)
-        return f"{self.status} {OUTSIDE_INTERVAL}" if outside else self.status
+        return f"{self.status} {interval_sign(self.status, self.printed, self.ours)}".rstrip()
+
+
+def interval_sign(status: str, printed: paper.Printed | None, ours: Summary | None) -> str:
+    """What the 95 % interval of ours says beyond the status, as a sign; empty where it says the same, or is none."""
+    if status not in (paper.WITHIN_SPREAD, paper.DIFFERS) or ours.t95 is None:
+        return ""
+    outside = paper.outside_interval(printed, ours)
+    if outside == (status == paper.DIFFERS):
+        return ""
+    return OUTSIDE_INTERVAL if outside else INSIDE_INTERVAL
 
 
 def compared(printed: paper.Printed | None, runs: Runs, value: Callable[[np.ndarray], float]) -> Comparison:

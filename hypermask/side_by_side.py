@@ -15,6 +15,7 @@ import torch
 
 from hypermask import needs
 from hypermask.device import resolve
+from hypermask.engine.graph import ONE_AT_A_TIME
 from hypermask.experiments import Experiment
 from hypermask.progress import Progress, choose
 from hypermask.records import Record
@@ -51,16 +52,14 @@ def run_seeds(
         for seed in seeds:
             yield run_experiment(experiment, seed, root=root, device=device, **options)
         return
-    if chosen.type == "cuda":
-        # Loaded at its first use, by which no two threads may be surprised.
-        torch.linalg.cholesky_ex(torch.eye(1, device=chosen))
-        torch.cuda.synchronize(chosen)
     stop = threading.Event()
 
     def alone(seed: int, row: int) -> Record:
         progress = _Stoppable(options.get("progress") or choose(row), stop)
         settings = options | {"progress": progress, "seeds_at_once": workers}
         with _own_stream(chosen):
+            if chosen.type == "cuda":
+                _load_libraries(chosen)
             return run_experiment(experiment, seed, root=root, device=device, **settings)
 
     with ThreadPoolExecutor(workers) as pool:
@@ -74,6 +73,17 @@ def run_seeds(
             stop.set()
             for future in waiting:
                 future.cancel()
+
+
+def _load_libraries(device: torch.device) -> None:
+    """Use the libraries of convolutions, products and factors once: each thread has handles of its own to them, which
+    it makes at its first use, and by then another thread may be capturing a graph."""
+    with ONE_AT_A_TIME:
+        factor, _ = torch.linalg.cholesky_ex(torch.eye(8, dtype=torch.float64, device=device))
+        torch.linalg.solve_triangular(factor, factor, upper=False)
+        image = torch.ones(1, 1, 8, 8, device=device)
+        torch.conv2d(image, image[..., :3, :3]) @ image[..., :6, :6]
+        torch.cuda.synchronize(device)
 
 
 class _Stoppable(Progress):

@@ -17,7 +17,6 @@ from hypermask import experiments, metrics, paper
 from hypermask.metrics import Summary
 from hypermask.paper import BENCHMARKS, METHODS
 from hypermask.printed_and_ours import (
-    SIGNS,
     SPREAD_NOTE,
     STATUS_NOTE,
     Comparison,
@@ -76,7 +75,6 @@ def comparisons(
         rules=tuple(rules),
         notes=(*notes, SPREAD_NOTE, STATUS_NOTE),
         text_columns=4,
-        signs=SIGNS,
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,15 +16,16 @@ if TYPE_CHECKING:
 BLANK = "–"
 # A LaTeX table of longer rows, in characters, is shrunk to the width of the page.
 WIDE = 110
-_LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", BLANK: "--", "&": r"\&", "†": r"$\dagger$"}
+# Of plain text, in characters, where the table itself is narrower.
+NOTE_WIDTH = 120
+_LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", BLANK: "--", "&": r"\&", "†": r"$\dagger$", "‡": r"$\ddagger$"}
 
 
 @dataclass(frozen=True)
 class Table:
     """A finished table.
 
-    frame: the numbers; head, body: text; rules: body rows with a line above; notes: below the table; signs: what a sign
-    at the end of a cell means, for the plain text, which has no notes.
+    frame: the numbers; head, body: text; rules: body rows with a line above; notes: below the table.
     """
 
     title: str
@@ -35,7 +37,6 @@ class Table:
     notes: tuple[str, ...] = ()
     mark: str = ""
     text_columns: int = 1
-    signs: Mapping[str, str] = field(default_factory=dict)
 
     def marked(self, mark: str) -> Table:
         """The table with a mark in its first line and title, for outputs that are not the paper's."""
@@ -85,8 +86,8 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def text(self) -> str:
-        """Plain text in columns, for a notebook's output: title, head, rows, and what a sign means where there is one;
-        columns without content are left out.
+        """Plain text in columns, for a notebook's output: title, head, rows and notes; columns without content are left
+        out.
         """
         filled = [c for c in range(len(self.head)) if any(row[c] not in ("", BLANK) for row in self.body)]
         rows = [[row[column] for column in filled] for row in (self.head, *self.body)]
@@ -100,9 +101,8 @@ class Table:
             lines.append("  ".join(cells).rstrip())
         line = "-" * max(map(len, lines))
         body = [part for i, text in enumerate(lines[1:]) for part in ([line, text] if i in self.rules else [text])]
-        cells = [cell for row in self.body for cell in row]
-        meanings = [meaning for sign, meaning in self.signs.items() if any(cell.endswith(sign) for cell in cells)]
-        return "\n".join([self._title(), line, lines[0], line, *body, *meanings])
+        notes = [part for note in self.notes for part in textwrap.wrap(note, max(NOTE_WIDTH, len(line)))]
+        return "\n".join([self._title(), line, lines[0], line, *body, *([""] if notes else []), *notes])
 
     def _title(self) -> str:
         return f"{self.title} ({self.mark})" if self.mark else self.title

@@ -133,8 +133,13 @@ def test_what_the_sign_of_an_interval_means_is_told_where_it_stands():
     table = tables.comparisons([marked], "title")
     assert (table.body[0][-1], table.frame.status[0]) == ("within spread †", "within spread")
     assert r"within spread $\dagger$" in table.latex()
-    assert table.text().splitlines()[-1] == INTERVAL_NOTE
-    assert INTERVAL_NOTE not in tables.comparisons([plain], "title").text()
+    assert INTERVAL_NOTE in table.notes[-1]
+    assert tables.comparisons([plain], "title").body[0][-1] == "within spread"
+    # Two runs have a wide interval, and may have a small spread.
+    wide = Comparison("m", "split_mnist", "", PRINTED, metrics.summary([71.0, 72.0]))
+    table = tables.comparisons([wide], "title")
+    assert (table.body[0][-1], table.frame.status[0]) == ("differs ‡", "differs")
+    assert r"differs $\ddagger$" in table.latex()
 
 
 def test_one_run_is_called_one_run(root):

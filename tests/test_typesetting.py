@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -12,7 +14,6 @@ TABLE = Table(
     rules=(1,),
     notes=("A note & more.",),
     text_columns=2,
-    signs={"†": "†: of few.", "‡": "‡: of none."},
 )
 
 
@@ -33,7 +34,7 @@ def test_latex():
     )
 
 
-def test_text_has_the_columns_with_content_and_the_signs_that_occur():
+def test_text_has_the_columns_with_content_and_the_notes():
     assert TABLE.text().splitlines() == [
         "Table 9. Shares",
         "----------------",
@@ -43,8 +44,16 @@ def test_text_has_the_columns_with_content_and_the_signs_that_occur():
         "----------------",
         "B         -0.5 †",
         "C              –",
-        "†: of few.",
+        "",
+        "A note & more.",
     ]
+
+
+def test_notes_are_wrapped_in_plain_text():
+    notes = (" ".join(["word"] * 40), "Another.")
+    lines = replace(TABLE, notes=notes).text().splitlines()[9:]
+    assert (" ".join(lines), lines[-1]) == (" ".join(notes), "Another.")
+    assert max(map(len, lines)) <= 120
 
 
 @pytest.mark.parametrize("form", ["markdown", "latex", "text"])

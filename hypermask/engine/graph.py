@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
-# While one thread captures, no other may begin to: that waits for the whole device, which would break the capture.
-_ONE_AT_A_TIME = threading.Lock()
+# While one thread captures, no other may begin to, nor load a library: that waits for the whole device, which would
+# break the capture.
+ONE_AT_A_TIME = threading.Lock()
 # Steps before the capture: libraries choose their algorithms and the optimizer makes its state in them. They are real
 # steps of the training.
 WARM_UP = 3
@@ -34,6 +37,18 @@ def _stream(device: torch.device) -> torch.cuda.Stream:
     return streams[device]
 
 
+@contextmanager
+def _nothing_collected() -> Iterator[None]:
+    """What is collected inside may be an earlier graph, and to destroy one breaks a capture."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class CapturedStep:
     """Runs `step(iteration)` again and again, captured after a few runs.
 
@@ -48,6 +63,8 @@ class CapturedStep:
         device: torch.device,
         generators: Sequence[torch.Generator],
     ) -> None:
+        # An earlier graph that is destroyed later on would take the workspaces of its stream along.
+        gc.collect()
         self._step, self._generators = step, generators
         self._iteration = torch.zeros(1, dtype=torch.int64, device=device)
         self._stream = _stream(device)
@@ -91,7 +108,8 @@ class CapturedStep:
         try:
             # thread_local: other seeds may train in other threads.
             with (
-                _ONE_AT_A_TIME,
+                ONE_AT_A_TIME,
+                _nothing_collected(),
                 torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
             ):
                 self._loss = self._once()

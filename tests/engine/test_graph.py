@@ -108,6 +108,25 @@ def test_a_few_steps_run_and_the_next_one_is_captured(cuda):
     assert cuda.replays == 10 - WARM_UP
 
 
+def test_nothing_is_collected_while_a_step_is_captured(cuda):
+    """An earlier graph in a cycle, destroyed then, would break the capture; so it goes before."""
+    collects = []
+
+    class Circle:
+        pass
+
+    earlier = Circle()
+    earlier.itself = earlier
+    gone = weakref.ref(earlier)
+    del earlier
+    captured = CapturedStep(lambda _: collects.append(gc.isenabled()) or torch.zeros(()), CPU, [])
+    assert gone() is None
+    for _ in range(WARM_UP + 1):
+        captured()
+    assert collects == [True] * WARM_UP + [False]
+    assert gc.isenabled()
+
+
 def test_all_tasks_are_captured_on_one_stream(cuda):
     for _ in range(3):
         captured = CapturedStep(lambda iteration: torch.zeros(()), CPU, [])

@@ -1,5 +1,7 @@
 """What only a CUDA device can show. Without one these tests are listed as not run at the end of the session."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -30,6 +32,7 @@ def experiment():
 
 def losses(experiment, choice, task, steps):
     """Losses of the first steps of a task that follows untrained ones."""
+    gc.collect()
     benchmark = benchmarks.build(experiment.config.benchmark, 1, "cuda")
     method = methods.build(experiment.config.method, benchmark, 1).to("cuda")
     method.begin_task(task)
