@@ -29,7 +29,8 @@ _READING = "shuffled"
 
 MEANS_NOTE = (
     "Mean ± half width of the 95 % t interval over n runs; one run has no interval. Paper: what it prints of the same "
-    "configuration, ± population standard deviation."
+    "configuration, ± population standard deviation of its own runs; of which kind that of values it quotes is, as "
+    "HNET's and WSN's, it does not say."
 )
 VALIDATION_NOTE = (
     "Validation: accuracy of each task just after it was learned, on images set aside from training, mean over tasks. "

@@ -192,11 +192,15 @@ _KNOWN_TASK = (
     *_both("tiny_imagenet"),
     Need("permuted_mnist_10/hnet", FIVE),
     Need("split_mnist/hnet", FIVE),
-    # 30 % of the weights are kept; table 1 prints 50 %, table 3 all of these.
-    Need(PERMUTED_WSN, FIVE),
-    *_changed(PERMUTED_WSN, FIVE, "c=3", "c=5", "c=10", "c=50", "c=70"),
+    *_changed(PERMUTED_WSN, FIVE, "c=50"),
     Need("split_cifar100/wsn", FIVE),
     Need("tiny_imagenet/wsn", FIVE),
+)
+# Table 3 prints WSN for all of these shares of the weights; 30 % is the named configuration.
+_KNOWN_TASK_FULL = (
+    *_KNOWN_TASK,
+    Need(PERMUTED_WSN, FIVE),
+    *_changed(PERMUTED_WSN, FIVE, "c=3", "c=5", "c=10", "c=70"),
 )
 
 
@@ -329,7 +333,7 @@ def _tables() -> tuple[Item, ...]:
         _item(
             "table03_known_task_identity_full",
             "Known task identity: accuracy, all settings",
-            *_KNOWN_TASK,
+            *_KNOWN_TASK_FULL,
             notebook=known,
             headline=Headline(SPLIT_T),
         ),
@@ -352,7 +356,8 @@ def _tables() -> tuple[Item, ...]:
             _item(
                 f"table{layer + 4:02}_target_weight_distance",
                 f"Distance of the target's weights between tasks, layer {layer}",
-                Need(PERMUTED_T, ONE, part="target_distance"),
+                # The paper shows one exemplary model; the runs of table 1 tell whether others are alike.
+                Need(PERMUTED_T, FIVE, part="target_distance"),
                 notebook=distances,
                 headline=Headline(PERMUTED_T, "distance", layer),
             )

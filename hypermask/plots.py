@@ -226,7 +226,8 @@ def accuracy_matrices(panels: Sequence[Panel], title: str) -> Figure:
 
 
 def mean_accuracy(panels: Sequence[Panel], title: str) -> Figure:
-    """Mean accuracy per task with 95 % t intervals: just after training the task, and after all tasks.
+    """Mean accuracy per task with 95 % t intervals: just after training the task, and after all tasks. Those of two
+    runs, wide as they are, may leave the panel, which holds the runs themselves.
 
     The paper's printed mean after all tasks is a dotted line with its spread as a band. A single run has no
     interval, and the panel says so. Own runs are hollow diamonds (after all tasks).
@@ -377,9 +378,11 @@ def mean_accuracy_data(panels: Sequence[Panel]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def describe(panels: Sequence[Panel], title: str) -> str:
+def describe(panels: Sequence[Panel], title: str, intervals: bool = False) -> str:
     """The figure in words, as alternative text and caption: its panels, their values, and what the spreads
     are.
+
+    intervals: whether bars show intervals of each task's mean.
     """
     lines = [f"{title}."]
     for panel in panels:
@@ -390,6 +393,11 @@ def describe(panels: Sequence[Panel], title: str) -> str:
         "Mean accuracy after all tasks, percent. Ours ± sample standard deviation; "
         f"paper ± population standard deviation{but}."
     )
+    if intervals and any(panel.runs > 1 for panel in panels):
+        cut = " Those of two runs are so wide that they are cut at the panel's edge."
+        lines.append(
+            f"Bars: 95 % t intervals of a task's mean over the runs.{cut if any(p.runs == 2 for p in panels) else ''}"
+        )
     return "\n".join(lines)
 
 
@@ -562,12 +570,27 @@ def _mean_accuracy(ax: Axes, panel: Panel) -> None:
         mean = 50.0 if panel.printed is None else panel.printed[0]
         ax.set_ylim(mean - 2, mean + 2)
         ax.text(0.5, 0.25, "not run", transform=ax.transAxes, ha="center", va="center", color=BLACK)
+    if panel.runs == 2:
+        ax.set_ylim(*_limits(panel))
     note = "\n(one run: no interval)" if panel.runs == 1 else ""
     ax.set(title=f"{panel.title}\n{panel.values()}{note}", xlabel="task", ylabel="test accuracy, %")
     ax.set_xlim(0.5, panel.tasks + 0.5)
     ax.set_xticks(tasks if panel.tasks <= 10 else [1, *range(20, panel.tasks + 1, 20)])
     _accuracy_ticks(ax)
     _grid(ax)
+
+
+def _limits(panel: Panel) -> tuple[float, float]:
+    """The lowest and highest accuracy that a panel has to show besides intervals, with room around."""
+    drawn = [panel.matrices.diagonal(axis1=1, axis2=2), panel.matrices[:, -1]]
+    if panel.own is not None:
+        drawn.append(panel.own[:, -1])
+    if panel.printed is not None:
+        mean, spread = panel.printed
+        drawn.append(np.array([mean - (spread or 0.0), mean + (spread or 0.0)]))
+    values = np.concatenate([each.ravel() for each in drawn])
+    room = 0.15 * max(np.ptp(values), 0.5)
+    return values.min() - room, values.max() + room
 
 
 def _single_model(ax: Axes, panel: Panel) -> None:

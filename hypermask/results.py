@@ -173,6 +173,10 @@ def report(runs: Iterable[Runs]) -> str:
         there = ", ".join(str(record.seed) for record in group.records) or "none"
         lines.append(f"{group.label}: {present} of {len(group.seeds)} needed runs (seeds there: {there})")
         lines += [f"  seed {record.seed} is left out: {record.status}" for record in group.unfinished]
+        for record in group.records:
+            lacking = [name for name in group.need.infer if not items.has_inferred(record, [name])]
+            if lacking and record.seed in group.seeds:
+                lines.append(f"  seed {record.seed} is there without {' and '.join(lacking)}")
         changed = f" [{' '.join(group.changed.overrides)}]" if group.changed else ""
         if group.own:
             lines.append(f"  your own runs{changed}: seeds {', '.join(str(record.seed) for record in group.own)}")

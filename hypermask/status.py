@@ -13,6 +13,7 @@ from hypermask.errors import HyperMaskError
 from hypermask.items import Headline, Item, Need
 from hypermask.metrics import Summary
 from hypermask.needs import needs, runs_at_once
+from hypermask.printed_and_ours import INTERVAL_NOTE, interval_sign
 from hypermask.records import Record
 from hypermask.results import counted
 from hypermask.typesetting import BLANK, plus_minus
@@ -114,8 +115,8 @@ def markdown() -> str:
             "deviation. Ours: mean ± half width of its 95 % t interval (n runs). Headline number: how this one number "
             "compares, which may be less than the claim says; the notebook has the rest. Reproduced within spread: the "
             "means lie no further apart than twice the larger standard deviation; one run, which has no spread, is "
-            "measured by the printed one. Device time: training and evaluation of the runs counted, shared "
-            "equally by those that ran at once; items share runs.",
+            f"measured by the printed one. {INTERVAL_NOTE} Device time: training and evaluation of the runs counted, "
+            "shared equally by those that ran at once; items share runs.",
         ]
     )
 
@@ -179,11 +180,12 @@ def _markdown_numbers(item: Item, shelf: _Shelf, state: str) -> tuple[str, str, 
     digits = _digits(item.headline)
     name = item.headline.experiment
     ours = _headline(item, shelf.folder(name, experiments.get(name).config.hash))
-    word = paper.compare(_printed_value(item.headline), ours)
+    value = _printed_value(item.headline)
+    word = paper.compare(value, ours)
     return (
         f"{_label(item.headline)}, {name}: {_printed(item.headline, digits)}",
         BLANK if ours is None else f"{plus_minus(ours.mean, ours.t95, digits)} ({counted(ours.n)})",
-        _MARKDOWN_STATUS.get(word, word),
+        f"{_MARKDOWN_STATUS.get(word, word)} {interval_sign(word, value, ours)}".rstrip(),
     )
 
 

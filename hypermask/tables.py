@@ -34,6 +34,7 @@ ACCURACY_NOTE = (
     "Accuracy: mean over tasks of the test accuracy after the last task, percent; every task weighs the same."
 )
 BWT_NOTE = "BWT = 1/(T-1) * sum over tasks i before the last of A[T, i] - A[i, i], points of percent."
+HNET_NOTE = "HNET+ENT here is HNET with known task identity."
 
 
 def accuracy_comparison(runs: Runs) -> Comparison:
@@ -135,6 +136,7 @@ def known_task_identity(runs: Mapping[str, Runs], table: int) -> Table:
         f"Source: '{paper.QUOTED}' values were taken by the paper from other papers, under protocols and "
         f"networks of their own; '{paper.RUN_BY_AUTHORS}' are the authors' own runs. Rows without a status "
         "are not run by this project.",
+        HNET_NOTE,
     ]
     return comparisons(rows, title, f"known_task_identity_{table}", notes)
 
@@ -161,9 +163,8 @@ def backward_transfer(runs: Mapping[str, Runs]) -> Table:
                 rows.append(Comparison(name, benchmark, BLANK, None, _bwt(ours.records), _bwt(ours.own)))
     notes = [
         BWT_NOTE,
-        "The authors ran HNET+ENT and HyperMask; WSN's zero holds by construction. HNET+ENT here is HNET "
-        "with known task identity. The paper prints WSN's row with c=30%; our runs on Split CIFAR-100 and Tiny "
-        "ImageNet keep 50 % of the weights, as its appendix says.",
+        f"The authors ran HNET+ENT and HyperMask; WSN's zero holds by construction. {HNET_NOTE} The paper prints WSN's "
+        "row with c=30%; our runs on Split CIFAR-100 and Tiny ImageNet keep 50 % of the weights, as its appendix says.",
     ]
     return comparisons(rows, "Table 4. Mean backward transfer, points of percent", "backward_transfer", notes, digits=3)
 

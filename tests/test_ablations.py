@@ -66,6 +66,19 @@ def test_the_main_setting_of_table_10_is_the_named_configuration(root):
     assert r"\scriptsize" in table.latex()
 
 
+@pytest.mark.parametrize(
+    ("table", "target", "setting"),
+    [
+        ("table10", "fixed", ("256*", "200-200", "1", "70")),
+        ("table11", "trainable", ("256*", "200-200", "10", "15", "0.1")),
+    ],
+)
+def test_the_setting_of_the_main_experiments_is_marked(root, table, target, setting):
+    found = ablations.tiny_imagenet(gather(table), target)
+    assert [row[: len(setting)] for row in found.body if row[0].endswith("*")] == [setting]
+    assert any(note.startswith("*: the setting of the main experiments") for note in found.notes)
+
+
 def test_the_best_of_each_sparsity(root):
     write_record(root / "records", "tiny_imagenet/hypermask-f", 1, 76.0)
     lines = ablations.by_sparsity(gather("table10"), "fixed").splitlines()

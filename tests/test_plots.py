@@ -99,6 +99,19 @@ def test_mean_accuracy_draws_blue_circles_and_orange_squares():
     assert drawn == {(plots.BLUE, "o"), (plots.ORANGE, "s")}
 
 
+@pytest.mark.parametrize("runs", [2, 3])
+def test_the_wide_intervals_of_two_runs_are_cut_at_the_panels_edge(runs):
+    values = np.full((runs, 2, 2), np.nan)
+    values[:, 0, 0], values[:, 1, 0], values[:, 1, 1] = ([99.0, 99.8, 99.4][:runs] for _ in range(3))
+    panel = Panel("T", 2, values, (98.5, 0.1), own=values[:1] - 2)
+    low, high = plots.mean_accuracy([panel], "title").axes[0].get_ylim()
+    # Half a t interval of two runs here: 12.7 times 0.4.
+    assert (low, high) == pytest.approx((97.0 - 0.15 * 2.8, 99.8 + 0.15 * 2.8)) if runs == 2 else low < 97.0
+    words = plots.describe([panel], "title", intervals=True).splitlines()[-1]
+    assert words.startswith("Bars: 95 % t intervals of a task's mean over the runs.")
+    assert words.endswith("cut at the panel's edge.") == (runs == 2)
+
+
 def test_no_tick_stands_above_100_percent():
     near = np.array([[[99.9, np.nan], [100.0, 99.0]], [[99.0, np.nan], [98.0, 100.0]]])
     axes = plots.mean_accuracy([Panel("near 100", 2, near)], "title").axes[0]

@@ -223,6 +223,19 @@ def test_smoke_infers_where_it_is_needed_also_in_a_run_that_is_there(root):
     assert (found.accuracy[-1] == without.accuracy[-1]).all()
 
 
+def test_report_names_what_a_run_was_not_asked_to_infer(root):
+    readings = {"class_accuracy": [90.0] * 10, "task_accuracy": [90.0] * 10, "confusion": []}
+    for seed, procedures in ((1, ["ent"]), (2, ["ent", "fecam"]), (9, ["ent"])):
+        inferred = {name: {"released-code": readings} for name in procedures}
+        write_record(root / "records", "permuted_mnist_10/hypermask-t", seed, inference=inferred)
+    lines = report([gather("table02")["permuted_mnist_10/hypermask-t"]]).splitlines()
+    assert lines == [
+        "permuted_mnist_10/hypermask-t: 1 of 5 needed runs (seeds there: 1, 2)",
+        "  seed 1 is there without fecam",
+        "  missing; to make them: hypermask run permuted_mnist_10/hypermask-t --infer ent fecam --seed 1 3 4 5",
+    ]
+
+
 def test_report_of_many_settings(root):
     write_record(root / "records", NAME, 1, overrides=["p=70"])
     write_record(root / "runs", NAME, 1, overrides=["p=0"])

@@ -65,7 +65,7 @@ def test_states():
     records.write(payload(seed=5), None, paths.records(), overwrite=True)
     assert (of("fig10")["state"], of("fig10")["missing"]) == ("complete", [])
     assert of("fig06")["state"] == "partial"
-    assert (of("table01")["runs_present"], of("table01")["runs_needed"]) == (5, 90)
+    assert (of("table01")["runs_present"], of("table01")["runs_needed"]) == (5, 65)
 
 
 def test_own_runs_are_not_counted():
@@ -210,6 +210,13 @@ def test_the_results_page():
     assert row(page, "figure 1")[4:7] == ["see the figure", "0/0", "–"]
     assert row(page, "table 9")[2:5] == ["5 settings", "0 of 5 settings", "not run: 5"]
     assert row(page, "item")[4] == "headline number"
+
+
+def test_two_runs_that_differ_and_have_a_wide_interval():
+    for seed, last in ((1, 99.1), (2, 99.2)):
+        records.write(payload(seed=seed, final=[last] * 5), None, paths.records())
+    assert row(status.markdown(), "figure 10")[3:5] == ["99.15 ± 0.64 (n = 2)", "differs ‡"]
+    assert "‡: although it differs, inside." in status.markdown()
 
 
 def test_a_single_run_on_the_results_page():

@@ -58,12 +58,22 @@ def test_every_printed_entry_stands_in_its_table_with_its_source(root):
 def test_each_row_of_wsn_is_repeated_by_runs_with_its_own_share(root):
     write_record(root / "records", "permuted_mnist_10/wsn", 1)
     write_record(root / "records", "permuted_mnist_10/wsn", 2, overrides=["c=50"])
-    third = tables.known_task_identity(gather("table01"), 3)
+    third = tables.known_task_identity(gather("table03"), 3)
     wsn = third.frame[third.frame.method.str.startswith("WSN") & (third.frame.benchmark == "permuted_mnist_10")]
     status = dict(zip(wsn.method, wsn.runs, strict=True))
     assert status == {f"WSN, c={c}%": int(c in (30, 50)) for c in (3, 5, 10, 30, 50, 70)}
     alexnet = row(third, method="WSN, c=50%", network="AlexNet", benchmark="split_cifar100")
     assert (alexnet.status, alexnet.runs) == ("", 0)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_table_needs_the_runs_that_stand_in_it(root, number):
+    runs = gather(f"table0{number}")
+    for group in runs.values():
+        write_record(root / "records", group.name, 5, overrides=list(group.need.overrides))
+    runs = gather(f"table0{number}")
+    frame = tables.known_task_identity(runs, number).frame
+    assert (frame.runs > 0).sum() == len(runs)
 
 
 def test_backward_transfer_has_every_printed_value_and_our_unprinted_ones(root):
