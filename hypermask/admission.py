@@ -10,33 +10,48 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from hypermask import experiments, items, paths, questions, records
+from hypermask import experiments, files, items, paths, questions, records, saved_benches
+from hypermask.errors import HyperMaskError
 from hypermask.progress import say
 from hypermask.records import Record, RecordError
 
-# Where a record lies below any folder or in an archive.
-_MEMBER = re.compile(r"(?:.*/)?([\w-]+/[\w-]+/[0-9a-f]{12}/seed\d+\.(?:json|npz))")
+# Where a record or a saved bench lies below any folder or in an archive.
+_MEMBER = re.compile(r"(?:.*/)?([\w-]+/[\w-]+/[0-9a-f]{12}/seed\d+\.(?:json|npz)|bench/[\w-]+/[\w.-]+\.json)")
+# Embeddings lie below a folder of this name, under the names of the runs that they are of.
+_EMBEDDINGS = "tsne"
 _LARGEST_FILE = 2**30
 
 
 def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
-    """Check runs and copy them into records/; returns the new files, without what was there already.
+    """Check runs, and benches that were saved, and copy them into records/; returns the new files, without what was
+    there already.
 
-    sources: a run's JSON file, a folder or a .tar archive of them. Each run must be finished, of a named configuration
-    or one of the paper's ablations, from a clean tree, intact, and no other record of it may be there, save the same
-    one that still lacks some of its `inference`; all are checked before any is copied. Of a folder or an archive, runs
-    that are unfinished, or have another record, are passed over with a line on standard error. `force_reason` admits
-    runs from an unclean tree and replaces existing records, and is stored in those it was needed for.
+    sources: a JSON file, a folder or a .tar archive of them. Each run must be finished, of a named configuration or one
+    of the paper's ablations, from a clean tree, intact, and no other record of it may be there, save the same one that
+    still lacks some of its `inference`; all are checked before any is copied. Of a folder or an archive, runs that are
+    unfinished, of other configurations or have another record, and benches of which another is there, are passed over
+    with a line on standard error. `force_reason` admits runs from an unclean tree and replaces existing records, and is
+    stored in those it was needed for.
     """
     root = paths.records()
     accepted: dict[Path, tuple[dict[str, Any], bytes | None]] = {}
+    benches: dict[Path, bytes] = {}
     with ExitStack() as stack:
-        for path, named in _runs_in(sources, stack):
+        for path, named in _files_in(sources, stack):
+            if path.parent.parent.name == saved_benches.FOLDER:
+                benches |= _bench(path, replace=named or force_reason is not None)
+                continue
             record = records.read(path)
             if not record.finished and not named:
                 say(f"{record.experiment} seed {record.seed} is left out: it is {record.status}")
                 continue
-            _refuse_unfit(record)
+            try:
+                _refuse_unfit(record)
+            except HyperMaskError as error:
+                if named:
+                    raise
+                say(f"{record.experiment} seed {record.seed} is left out: {error}")
+                continue
             record.arrays()
             npz = None if record.payload["logits"] is None else path.with_suffix(".npz").read_bytes()
             target = records.location(root, record.experiment, record.config_hash, record.seed)
@@ -60,12 +75,23 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
                 )
             payload = records.seal(record.payload | {"added_by_force": force_reason}) if objection else record.payload
             accepted[target] = (payload, npz)
-    return [records.store(payload, npz, root, overwrite=True) for payload, npz in accepted.values()]
+    added = [records.store(payload, npz, root, overwrite=True) for payload, npz in accepted.values()]
+    return added + [target for target, content in benches.items() if files.write_if_changed(target, content)]
 
 
-def _runs_in(sources: Iterable[Path], stack: ExitStack) -> Iterator[tuple[Path, bool]]:
-    """The JSON files of all runs in the sources, and whether each was named itself; archives are unpacked for as long
-    as `stack` lives."""
+def _bench(path: Path, replace: bool) -> dict[Path, bytes]:
+    """Where a saved bench belongs, and its content; nothing where it is none, or another one is there that stays."""
+    target = saved_benches.folder() / path.parent.name / path.name
+    content = path.read_bytes()
+    if target.exists() and target.read_bytes() != content and not replace:
+        say(f"bench {path.parent.name}/{path.name} is left out: another one is there (--force REASON replaces it)")
+        return {}
+    return {target: content} if saved_benches.read_one(path) is not None else {}
+
+
+def _files_in(sources: Iterable[Path], stack: ExitStack) -> Iterator[tuple[Path, bool]]:
+    """The JSON files of all runs and benches in the sources, and whether each was named itself; archives are unpacked
+    for as long as `stack` lives."""
     for source in sources:
         if not source.exists():
             raise RecordError(
@@ -78,7 +104,7 @@ def _runs_in(sources: Iterable[Path], stack: ExitStack) -> Iterator[tuple[Path, 
         if source.is_file():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hypermask-add-")))
             _unpack(source, folder)
-        found = sorted(folder.rglob("seed*.json"))
+        found = sorted([*folder.rglob("seed*.json"), *folder.rglob(f"{saved_benches.FOLDER}/*/*.json")])
         if not found:
             raise RecordError(f"{paths.shown(source)} holds no run; expected BENCHMARK/METHOD/HASH/seedN.json in it.")
         yield from ((path, False) for path in found)
@@ -98,7 +124,7 @@ def _unpack(archive: Path, folder: Path) -> None:
                         "archive; nothing was added."
                     )
                 match = _MEMBER.fullmatch(member.name)
-                if match is None:
+                if match is None or _EMBEDDINGS in parts:
                     continue
                 if member.size > _LARGEST_FILE:
                     raise RecordError(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hypermask import __version__, experiments
+from hypermask import __version__, experiments, paths
 from hypermask.errors import HyperMaskError
 from hypermask.progress import say
 
@@ -26,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if getattr(options, "data_root", None):
         os.environ["HYPERMASK_DATA"] = options.data_root
+    paths.settle()
     command: Callable[[argparse.Namespace], int] = options.command
     warnings.showwarning = _show_warning
     try:
@@ -184,7 +185,7 @@ def compare(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     """Train a record's configuration again and compare."""
-    from hypermask import paths, records, training
+    from hypermask import records, training
     from hypermask.config import Config
     from hypermask.verify import compare
 
@@ -230,7 +231,7 @@ def bench(options: argparse.Namespace) -> int:
 
 def sweep(options: argparse.Namespace) -> int:
     """List, and train into runs/, what items of the paper lack; goes on where one configuration cannot be trained."""
-    from hypermask import paths, sweeps
+    from hypermask import sweeps
 
     listed = sweeps.jobs(options.names)
     print(sweeps.render(listed), flush=True)
@@ -239,7 +240,11 @@ def sweep(options: argparse.Namespace) -> int:
     from hypermask.side_by_side import run_seeds
 
     failed = 0
-    for job in (job for job in listed if job.missing):
+    for job in listed:
+        # Another process may have finished some of them in the meantime.
+        job = sweeps.today(job)
+        if not job.missing:
+            continue
         try:
             for record in run_seeds(
                 job.experiment,

@@ -58,8 +58,14 @@ def digests(method: Method) -> dict[str, str]:
 
 
 def held(part: nn.Module | nn.Parameter) -> dict[str, Any]:
-    """The attributes of a module or parameter that are not torch's own."""
-    return {name: value for name, value in vars(part).items() if name not in _OF_TORCH}
+    """The attributes of a module or parameter that are not torch's own, nor notes of its compiler, nor weights that it
+    makes anew from others before each use, as where layers are pruned or weights normalised."""
+    parameters = getattr(part, "_parameters", {})
+    return {
+        name: value
+        for name, value in vars(part).items()
+        if name not in _OF_TORCH and "dynamo" not in name and not {f"{name}_orig", f"{name}_v"} & parameters.keys()
+    }
 
 
 def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
@@ -70,6 +76,9 @@ def changed(before: dict[str, str], now: dict[str, str]) -> list[str]:
 def tensor_digest(tensor: torch.Tensor) -> str:
     """SHA-256 of a tensor's type, shape and values."""
     told = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)} ".encode())
+    if tensor.layout != torch.strided:
+        tensor = tensor.to_dense()
+    tensor = tensor.resolve_conj().resolve_neg()
     # The array itself: a copy of its bytes would be as large as the weights.
     told.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return told.hexdigest()

@@ -35,7 +35,7 @@ def render(figure: Figure, kind: str, dpi: int = PNG_DPI) -> bytes:
     from hypermask import plots
 
     buffer = io.BytesIO()
-    metadata = {"pdf": {"CreationDate": None}, "png": {"Software": None}}[kind]
+    metadata = {"pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")), "png": {"Software": None}}[kind]
     with plots.style():
         figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
     return buffer.getvalue()

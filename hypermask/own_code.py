@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import inspect
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from enum import Enum
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType, SimpleNamespace
 from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
 
 from hypermask.files import canonical_json
 
@@ -19,18 +26,15 @@ LIBRARIES = {*sys.stdlib_module_names, "hypermask", "hypnettorch", "torch", "tor
 
 def sources(parts: Iterable[type | FunctionType]) -> dict[str, str]:
     """Name -> source of the classes and functions which no library brings: those given, those that the classes extend,
-    and the ones of their modules that they name. What a module's other names hold is no part of it."""
-    found: dict[str, str] = {}
-    waiting = list(parts)
-    while waiting:
-        part = waiting.pop()
-        name = _name(part)
-        if isinstance(part, type):
-            waiting += part.__mro__[1:]
-        if is_own(part) and name not in found:
-            found[name] = _source(part)
-            waiting += _named_by(part)
-    return found
+    and the ones that they name. What their modules' other names hold is no part of it."""
+    return _Telling().sources(parts)
+
+
+def told(value: Any) -> Any:
+    """What a value is, JSON-plain: plain values and containers of them; objects of one's own classes by what they hold;
+    functions by what they do and with which values; modules by their class; None of what has no short description, as
+    tensors."""
+    return _Telling().value(value)
 
 
 def is_own(part: type | FunctionType) -> bool:
@@ -38,38 +42,70 @@ def is_own(part: type | FunctionType) -> bool:
     return (part.__module__ or "").partition(".")[0] not in LIBRARIES
 
 
-def told(value: Any) -> Any:
-    """What a value is, JSON-plain: of plain values and containers of them what they hold, of functions and callable
-    objects what they do and with which values; None of what has no short description, as tensors."""
-    return _told(value, ())
+class _Telling:
+    """One description. What it meets again it names by a number: shared parts are told once, and circles end."""
+
+    def __init__(self) -> None:
+        # The value too, so that no other one takes its place in memory meanwhile.
+        self._met: dict[tuple[int, str], tuple[int, Any]] = {}
+
+    def value(self, value: Any) -> Any:
+        if value is None or isinstance(value, str | bytes | int | float | complex | torch.dtype):
+            return repr(value)
+        if isinstance(value, np.generic):
+            return repr(value.item())
+        if isinstance(value, Enum):
+            return f"{_name(type(value))}.{value.name}"
+        if isinstance(value, set | frozenset):
+            # Their order is another one in every process.
+            return sorted(str(told(part)) for part in value)
+        if self._meets_again(value, "value"):
+            return ["again", self._met[id(value), "value"][0]]
+        if isinstance(value, list | tuple):
+            return [self.value(part) for part in value]
+        if isinstance(value, dict):
+            in_order = sorted(((str(told(key)), part) for key, part in value.items()), key=itemgetter(0))
+            return [[key, self.value(part)] for key, part in in_order]
+        if isinstance(value, partial):
+            return [self.value(part) for part in (value.func, value.args, value.keywords)]
+        if isinstance(value, FunctionType):
+            given = [value.__defaults__, value.__kwdefaults__, _closed_over(value)]
+            return [_name(value), self.sources([value]), self.value(given)]
+        if isinstance(value, MethodType):
+            return [self.value(value.__func__), self.value(value.__self__)]
+        if isinstance(value, type):
+            return [_name(value), self.sources([value])]
+        if isinstance(value, nn.Module):
+            return self.value(type(value))
+        if isinstance(value, SimpleNamespace | Namespace) or not _installed(type(value)):
+            return [self.value(type(value)), self.value(getattr(value, "__dict__", None))]
+        if isinstance(wrapped := getattr(value, "__wrapped__", None), FunctionType):
+            return self.value(wrapped)
+        return _name(value) if callable(value) else None
+
+    def sources(self, parts: Iterable[type | FunctionType]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        waiting = list(parts)
+        while waiting:
+            part = waiting.pop()
+            if isinstance(part, type):
+                waiting += part.__mro__[1:]
+            if is_own(part) and not self._meets_again(part, "source"):
+                # Lambdas have one name for all.
+                found[_name(part)] = found.get(_name(part), "") + _source(part)
+                waiting += _named_by(part)
+        return found
+
+    def _meets_again(self, value: Any, what: str) -> bool:
+        met = (id(value), what) in self._met
+        self._met.setdefault((id(value), what), (len(self._met), value))
+        return met
 
 
-def _told(value: Any, within: tuple[int, ...]) -> Any:
-    if value is None or isinstance(value, str | int | float):
-        return repr(value)
-    if id(value) in within:
-        return None
-    within = (*within, id(value))
-    if isinstance(value, list | tuple):
-        return [_told(part, within) for part in value]
-    if isinstance(value, dict):
-        return [[repr(key), _told(part, within)] for key, part in value.items()]
-    if isinstance(value, partial):
-        return [_told(part, within) for part in (value.func, value.args, value.keywords)]
-    if isinstance(value, FunctionType):
-        given = [value.__defaults__, value.__kwdefaults__, _closed_over(value)]
-        return [_name(value), sources([value]), _told(given, within)]
-    if isinstance(value, MethodType):
-        return [_told(value.__func__, within), _told(value.__self__, within)]
-    if isinstance(value, BuiltinFunctionType | type):
-        return _name(value)
-    if callable(value):
-        return [_name(type(value)), sources([type(value)]), _told(getattr(value, "__dict__", None), within)]
-    return None
-
-
-def _name(part: type | FunctionType | BuiltinFunctionType) -> str:
-    return f"{part.__module__}.{part.__qualname__}"
+def _name(part: Any) -> str:
+    """Module and name of a class or function, or of an object that is called as one."""
+    named = getattr(part, "__qualname__", None) or getattr(part, "__name__", None) or type(part).__qualname__
+    return f"{getattr(part, '__module__', None)}.{named}"
 
 
 def _closed_over(function: FunctionType) -> dict[str, Any]:
@@ -84,10 +120,11 @@ def _closed_over(function: FunctionType) -> dict[str, Any]:
 
 def _named_by(part: type | FunctionType) -> Iterator[type | FunctionType]:
     """The classes and functions that a class's or function's code names, but for those of installed packages."""
-    members = [part] if isinstance(part, FunctionType) else list(_functions(vars(part).values()))
-    for function in members:
+    members = vars(part).values() if isinstance(part, type) else [part]
+    for function in _functions(members):
         for name in _names(function.__code__):
             named = function.__globals__.get(name)
+            named = inspect.unwrap(named) if callable(named) else None
             if isinstance(named, type | FunctionType) and not _installed(named):
                 yield named
 
@@ -116,6 +153,9 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _source(part: type | FunctionType) -> str:
     """Its source; of a class that has no file, such as those typed into a notebook, its functions' and values."""
+    if isinstance(part, FunctionType) and part.__name__ == "<lambda>":
+        # The lines it stands in hold more than the function.
+        return str(_instructions(part.__code__))
     try:
         return inspect.getsource(part)
     except (OSError, TypeError):

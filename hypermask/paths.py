@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hypermask.errors import HyperMaskError
+
 _PACKAGE = Path(__file__).resolve().parent
 
 
@@ -16,12 +18,25 @@ def root() -> Path:
     else the working directory.
     """
     if chosen := os.environ.get("HYPERMASK_ROOT"):
-        return Path(chosen).expanduser().resolve()
+        try:
+            return Path(chosen).expanduser().resolve()
+        except RuntimeError:
+            raise HyperMaskError(
+                f"HYPERMASK_ROOT is {chosen}, in a home folder which is not known here; name another one."
+            ) from None
     here = Path.cwd()
     for folder in (here, *here.parents, _PACKAGE.parent):
         if (folder / "pyproject.toml").is_file() and (folder / "hypermask").is_dir():
             return folder
     return here
+
+
+def settle() -> None:
+    """Make the folders that the environment names absolute: processes started from here run in other ones."""
+    for name in ("HYPERMASK_ROOT", "HYPERMASK_DATA"):
+        chosen = os.environ.get(name)
+        if chosen and not chosen.startswith("~"):
+            os.environ[name] = str(Path(chosen).resolve())
 
 
 def records() -> Path:

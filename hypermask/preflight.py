@@ -59,14 +59,15 @@ def claim(method: Method) -> None:
                 f"this {type(module).__name__} has been trained before, and would go on from its weights; make a new "
                 "method, with new networks, for each run."
             )
-    _TRAINED.update((method, *own))
+    trained = {method, *own}
     for module in method.modules():
         buffers = [tensor_digest(buffer) for buffer in module.buffers(recurse=False)]
-        if module not in _TRAINED and _USED.setdefault(module, str(buffers)) != str(buffers):
+        if module not in trained and _USED.setdefault(module, str(buffers)) != str(buffers):
             raise HyperMaskError(
                 f"a {type(module).__name__} of this {type(method).__name__} was part of another run, which changed "
                 "its buffers, such as running statistics; make it anew for each run, or hold them fixed."
             )
+    _TRAINED.update(trained)
 
 
 @torch.no_grad()

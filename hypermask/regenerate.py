@@ -7,6 +7,7 @@ every code cell is completed and no cell shows an error.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ from hypermask.errors import HyperMaskError
 from hypermask.results import PROFILES
 
 KERNELSPEC = {"display_name": "Python 3", "language": "python", "name": "python3"}
-COMMITTED_PARAMETERS = {"profile": "'recorded'", "own_runs": "False"}
+COMMITTED_PARAMETERS = {"profile": "recorded", "own_runs": False, "changes": ""}
 PAPERMILL_TAGS = {"injected-parameters", "papermill-error-cell-tag"}
 CLOSE_SECONDS = 10
 
@@ -100,6 +101,11 @@ def refresh_committed(names: Sequence[str] = ()) -> int:
     first. Metadata of the run is stripped. A notebook is replaced only as a whole, and only after it succeeded;
     the committed one stays otherwise.
     """
+    if not paths.notebooks().is_relative_to(paths.root()):
+        raise HyperMaskError(
+            f"the committed notebooks lie in {paths.notebooks()} and show the records there, not those below "
+            f"{paths.root()}; unset HYPERMASK_ROOT."
+        )
     sources = [notebooks()[stem] for stem in resolve(names)]
     for source in sources:
         _refuse_changed_parameters(source)
@@ -306,24 +312,35 @@ def _environment(jobs: int) -> dict[str, str]:
 
 
 def _unknown_parameters(source: Path, parameters: Mapping[str, Any]) -> list[str]:
-    return sorted(set(parameters) - set(_inspect(source)))
+    return sorted(set(parameters) - set(_parameters(source)))
 
 
-def _inspect(source: Path) -> dict[str, dict[str, Any]]:
-    import papermill
+def _parameters(source: Path) -> dict[str, str]:
+    """Name -> value, as Python writes it, of a notebook's parameters. papermill's own reading leaves out lines whose
+    value has a `=` in it."""
+    import nbformat
 
-    return papermill.inspect_notebook(str(source))
+    cells = nbformat.read(source, as_version=4).cells
+    text = "\n".join(cell.source for cell in cells if "parameters" in cell.metadata.get("tags", []))
+    try:
+        lines = ast.parse(text).body
+    except SyntaxError as error:
+        raise HyperMaskError(f"{source.name}: the cell of parameters is no Python ({error.msg}); mend it.") from None
+    return {line.target.id: ast.unparse(line.value) for line in lines if isinstance(line, ast.AnnAssign)} | {
+        line.targets[0].id: ast.unparse(line.value) for line in lines if isinstance(line, ast.Assign)
+    }
 
 
 def _refuse_changed_parameters(source: Path) -> None:
-    found = _inspect(source)
-    for name, expected in COMMITTED_PARAMETERS.items():
-        value = found[name]["default"].replace('"', "'") if name in found else expected
-        if value != expected:
+    found = _parameters(source)
+    # The notebook of one's own method keeps the seeds of its example.
+    of_the_paper = {"seeds": []} if items.of_notebook(source.stem) else {}
+    for name, expected in (COMMITTED_PARAMETERS | of_the_paper).items():
+        value = found.get(name, repr(expected))
+        if value != repr(expected):
             raise HyperMaskError(
-                f"{source.name} has {name} = {value}; a committed notebook keeps {expected}: "
-                "change it back, or "
-                "run it yourself."
+                f"{source.name} has {name} = {value}; a committed notebook keeps {expected!r}: change it back, or run "
+                "it yourself."
             )
 
 

@@ -286,7 +286,7 @@ def _train(item: Item, need: Need, experiment: Experiment, seeds: Sequence[int],
     with locked(lock, lambda: say(f"waits for another process, which trains {experiment.name}")):
         found = _shown(item, need, experiment, root)
         present = {record.seed for record in found if not record.finished or need.met_by(record)}
-        for seed in seeds:
+        for seed in dict.fromkeys(seeds):
             if seed not in present:
                 from hypermask.training import run_experiment
 

@@ -10,12 +10,13 @@ from typing import Any
 from hypermask import paths
 
 SCHEMA = 1
+FOLDER = "bench"
 LOOPS = ("reference", "eager", "fused")
 
 
 def folder() -> Path:
     """Where saved benches lie: BENCHMARK/DEVICE.json below it."""
-    return paths.records() / "bench"
+    return paths.records() / FOLDER
 
 
 def read() -> list[dict[str, Any]]:
@@ -23,11 +24,12 @@ def read() -> list[dict[str, Any]]:
 
     A file that cannot be read, or is of a newer version, is left out with a warning.
     """
-    found = [_read_or_warn(path) for path in sorted(folder().glob("*/*.json"))]
+    found = [read_one(path) for path in sorted(folder().glob("*/*.json"))]
     return [bench for bench in found if bench is not None]
 
 
-def _read_or_warn(path: Path) -> dict[str, Any] | None:
+def read_one(path: Path) -> dict[str, Any] | None:
+    """A saved bench; None, with a warning, of what is none."""
     try:
         bench = json.loads(path.read_text(encoding="utf-8"))
         readable = isinstance(bench, dict) and bench.get("schema") == SCHEMA

@@ -85,6 +85,11 @@ def single(name: str, changes: Sequence[str] = (), seeds: Sequence[int] = ()) ->
     return _job(experiment, tuple(sorted(set(seeds))) or experiment.seeds)
 
 
+def today(job: Job) -> Job:
+    """The job with what is there by now."""
+    return _job(job.experiment, job.seeds, job.infer)
+
+
 def showing(job: Job) -> list[str]:
     """The items of the paper that show the job's configuration."""
     wanted = job.experiment.config.hash

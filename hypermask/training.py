@@ -107,9 +107,10 @@ def train(
     the other fields of `Settings`.
 
     The record's configuration tells other networks and other data apart - by modules, shapes, the source of their
-    classes and plain values in their attributes, by checksums, sizes and how images are prepared - so that their runs
-    are not mixed. What global variables hold it cannot tell, nor what a method does not tell by `describe`. A run whose
-    weights stop being finite, or whose scores have no softmax any more, ends there with the status "diverged".
+    classes and plain values in their attributes but for one called `seed`, by checksums, sizes and how images are
+    prepared - so that their runs are not mixed. What global variables hold it cannot tell, nor what a method does not
+    tell by `describe`. A run whose weights stop being finite, or whose scores have no softmax any more, ends there with
+    the status "diverged".
 
     With a root the run leaves a checkpoint after every task. Stopped and called again in the same way - a new method,
     made as the first was - it goes on from the last one, unless the method keeps something from task to task outside
@@ -451,7 +452,11 @@ def _network_digest(method: Method) -> str:
     networks of such classes hold: a method says itself, by `describe`, what it was made with."""
     shapes = {name: list(parameter.shape) for name, parameter in method.named_parameters()}
     networks = {name: part for name, part in method.named_modules() if name and own_code.is_own(type(part))}
-    held = {name: own_code.told(hidden_state.held(part)) for name, part in networks.items()}
+    # Runs of several seeds are of one configuration.
+    held = {
+        name: own_code.told({key: value for key, value in hidden_state.held(part).items() if key != "seed"})
+        for name, part in networks.items()
+    }
     return sha256(canonical_json([repr(method), shapes, own_code.sources(map(type, method.modules())), held]))
 
 

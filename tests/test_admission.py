@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from payloads import logits, payload
 
-from hypermask import admission, experiments, files, paths, records
+from hypermask import admission, experiments, files, paths, records, saved_benches
 from hypermask.errors import HyperMaskError
 from hypermask.records import RecordError
 
@@ -153,6 +153,57 @@ def test_another_record_of_the_same_run_needs_a_reason(capsys, monkeypatch):
     )
     (added,) = admission.add([source], force_reason="trained with the faster engine")
     assert records.read(added).payload["engine"] == "fused"
+
+
+def test_runs_of_ones_own_in_a_folder_are_passed_over(capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
+    own = records.write(payload(overrides=["p=70", "beta=0.01"]), None, paths.runs())
+    records.write(payload() | {"experiment": "split_mnist/fine-tuning"}, None, paths.runs())
+    records.write(payload(seed=2), None, paths.runs())
+    assert [path.name for path in admission.add([paths.runs()])] == ["seed2.json"]
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2
+    assert told[0].startswith("split_mnist/fine-tuning seed 1 is left out: unknown experiment")
+    assert told[1].startswith("split_mnist/hypermask-t seed 1 is left out: ")
+    with pytest.raises(RecordError, match="which no figure or table needs"):
+        admission.add([own])
+
+
+def saved_bench(root, device: str = "a-gpu", **changes) -> Path:
+    path = root / "bench" / "permuted_mnist" / f"{device}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"schema": saved_benches.SCHEMA, "rows": []} | changes))
+    return path
+
+
+def test_benches_come_home_with_the_runs(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
+    bench = saved_bench(tmp_path)
+    source = archive(tmp_path / "gpu.tar", ("records/bench/permuted_mnist/a-gpu.json", bench.read_bytes()))
+    (added,) = admission.add([source])
+    assert added == paths.records() / "bench" / "permuted_mnist" / "a-gpu.json"
+    assert saved_benches.read() == [json.loads(bench.read_text())]
+    assert admission.add([source]) == []
+    saved_bench(tmp_path, rows=[1])
+    assert admission.add([tmp_path / "bench"]) == []
+    assert "bench permuted_mnist/a-gpu.json is left out: another one is there" in capsys.readouterr().err
+    assert admission.add([tmp_path / "bench"], force_reason="measured again") == [added]
+    with pytest.warns(UserWarning, match="it is no bench of this version"):
+        assert admission.add([saved_bench(tmp_path, "old", schema=0)]) == []
+
+
+def test_an_archive_of_the_records_folder_is_taken(tmp_path):
+    source = records.write(payload("permuted_mnist_10/hypermask-t"), logits(10), tmp_path / "records")
+    inside = source.relative_to(tmp_path).as_posix()
+    embedding = inside.replace("records/", "records/tsne/").replace(".json", ".npz")
+    found = archive(
+        tmp_path / "records.tar",
+        (inside, source.read_bytes()),
+        (inside.replace(".json", ".npz"), source.with_suffix(".npz").read_bytes()),
+        (embedding, b"points"),
+    )
+    (added,) = admission.add([found])
+    assert added.with_suffix(".npz").read_bytes() == source.with_suffix(".npz").read_bytes()
 
 
 def test_a_reason_that_was_not_needed_is_not_stored():

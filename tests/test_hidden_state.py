@@ -9,9 +9,10 @@ import pytest
 import torch
 from small_methods import Linear
 from torch import nn
+from torch.nn.utils import prune
 
 from hypermask import HyperMask
-from hypermask.hidden_state import UNTOLD, changed, digests
+from hypermask.hidden_state import UNTOLD, changed, digests, tensor_digest
 from hypermask.targets import MLP
 
 
@@ -138,6 +139,29 @@ def test_what_a_library_keeps_beside_its_weights_and_cannot_be_told_is_left_out(
     method = Recurrent()
     assert UNTOLD not in digests(method).values()
     assert lost(method, lambda: setattr(method.recurrent, "dropout", 0.5)) == ["recurrent.dropout"]
+
+
+def test_weights_that_are_made_anew_from_others_are_no_state():
+    class Normed(Plain):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pruned, self.normed = nn.Linear(3, 2), nn.utils.weight_norm(nn.Linear(3, 2))
+            prune.l1_unstructured(self.pruned, "weight", amount=0.5)
+
+    method = Normed()
+
+    def step() -> None:
+        train(method)
+        method.pruned(torch.zeros(1, 3)), method.normed(torch.zeros(1, 3))
+
+    assert lost(method, step) == []
+
+
+def test_any_layout_has_a_digest():
+    tensor = torch.tensor([[0.0, 1.0], [2.0, 0.0]])
+    assert tensor_digest(tensor.to_sparse()) == tensor_digest(tensor.to_sparse_csr()) == tensor_digest(tensor)
+    imaginary = torch.tensor([1.0 + 2.0j])
+    assert tensor_digest(imaginary.conj()) == tensor_digest(torch.tensor([1.0 - 2.0j])) != tensor_digest(imaginary)
 
 
 def test_sets_are_told_alike_in_every_process():

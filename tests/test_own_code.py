@@ -1,10 +1,16 @@
+import copy
+import functools
 import inspect
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
+from enum import Enum
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -44,6 +50,81 @@ def test_functions_that_a_class_names_are_its_code_and_those_of_installed_packag
     names = {name.rpartition(".")[2]: source for name, source in own_code.sources([Helped]).items()}
     assert list(names) == ["Helped", "quartered", "halved"]
     assert names["halved"] == inspect.getsource(halved)
+
+
+@functools.cache
+def kept(x):
+    return quartered(x)
+
+
+@torch.no_grad()
+def without_gradient(x):
+    return kept(x)
+
+
+class Decorated(nn.Module):
+    def forward(self, x):
+        return without_gradient(x)
+
+
+def test_decorators_hide_no_function():
+    names = [name.rpartition(".")[2] for name in own_code.sources([Decorated])]
+    assert names == ["Decorated", "without_gradient", "kept", "quartered", "halved"]
+    assert own_code.told(kept) == own_code.told(kept.__wrapped__)
+
+
+def test_lambdas_are_told_by_what_they_do_and_not_by_their_line():
+    one, other = lambda x: x + 1, lambda x: x - 1
+    again = lambda x: x + 1  # noqa: E731
+    assert own_code.told(one) == own_code.told(again) != own_code.told(other)
+    assert "x - 1" not in str(own_code.told(one))
+
+
+class Kind(Enum):
+    SOFT, HARD = 1, 2
+
+
+@dataclass
+class Choices:
+    slope: float
+    kind: Kind = Kind.SOFT
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Choices(0.1), Choices(0.2)),
+        (Choices(0.1), Choices(0.1, Kind.HARD)),
+        (SimpleNamespace(slope=0.1), SimpleNamespace(slope=0.2)),
+        (np.float32(0.5), np.float32(0.25)),
+        (torch.float32, torch.float64),
+        (torch.Tensor.relu, torch.Tensor.sigmoid),
+        ({"a", "b"}, {"a", "c"}),
+        (b"a", b"b"),
+        ({Kind.SOFT: 1}, {Kind.HARD: 1}),
+        ([Choices(0.1)], [Choices(0.3)]),
+    ],
+)
+def test_other_values_are_told_otherwise_and_equal_ones_alike(one, other):
+    assert own_code.told(one) == own_code.told(copy.deepcopy(one)) != own_code.told(other)
+
+
+def test_modules_in_lists_are_told_by_their_class_and_not_by_torchs_notes():
+    """torch numbers hooks through all of a process, so that equal networks differ in them."""
+
+    def hooked() -> list[nn.Module]:
+        module = nn.Sequential(nn.Linear(2, 2))
+        module.register_forward_hook(lambda *_: None)
+        return [module]
+
+    assert own_code.told(hooked()) == own_code.told(hooked()) != own_code.told([nn.Linear(2, 2)])
+
+
+def test_parts_that_many_share_are_told_once():
+    blocks: list = []
+    for _ in range(60):
+        blocks.append(SimpleNamespace(earlier=list(blocks)))
+    assert len(str(own_code.told(blocks))) < 10**6
 
 
 def crop(padding, fill=0.0):

@@ -1,6 +1,10 @@
+import os
 from pathlib import Path
 
+import pytest
+
 from hypermask import paths
+from hypermask.errors import HyperMaskError
 
 CHECKOUT = Path(paths.__file__).resolve().parent.parent
 
@@ -13,6 +17,23 @@ def test_root_from_the_environment(tmp_path, monkeypatch):
     assert paths.notebooks() == CHECKOUT / "notebooks"
     (tmp_path / "notebooks").mkdir()
     assert paths.notebooks() == tmp_path.resolve() / "notebooks"
+
+
+def test_a_home_folder_that_is_not_known_is_one_sentence(monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", "~nobody-of-this-name/x")
+    with pytest.raises(HyperMaskError, match="HYPERMASK_ROOT is ~nobody-of-this-name/x, in a home folder which is not"):
+        paths.root()
+
+
+def test_folders_of_the_environment_stay_the_same_for_processes_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HYPERMASK_ROOT", "out")
+    monkeypatch.setenv("HYPERMASK_DATA", "~/data")
+    paths.settle()
+    assert (os.environ["HYPERMASK_ROOT"], os.environ["HYPERMASK_DATA"]) == (str(tmp_path / "out"), "~/data")
+    monkeypatch.delenv("HYPERMASK_ROOT")
+    paths.settle()
+    assert "HYPERMASK_ROOT" not in os.environ
 
 
 def test_root_is_the_nearest_project_above_the_working_directory(tmp_path, monkeypatch):

@@ -164,6 +164,29 @@ def test_refresh_refuses_a_notebook_that_shows_own_runs(root):
         regenerate.refresh_committed()
 
 
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("changes", 'changes: str = "p=70 beta=0.01"  # of your own'),
+        ("seeds", "seeds: list[int] = [1, 2]  # yours"),
+        ("own_runs", "own_runs: bool = True  # yours"),
+    ],
+)
+def test_refresh_refuses_a_readers_parameters(root, name, line):
+    write_notebook(
+        root, "fig10_split_mnist_mean_accuracy", "print(1)", parameters=f'profile: str = "recorded"\n{line}\n'
+    )
+    with pytest.raises(HyperMaskError, match=rf"^fig10_split_mnist_mean_accuracy\.ipynb has {name} = .*; a committed"):
+        regenerate.refresh_committed(["fig10"])
+
+
+def test_refresh_refuses_the_records_of_another_root(root, tmp_path, monkeypatch):
+    """The notebooks beside the package would be filled with what is there, or is not."""
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path / "results"))
+    with pytest.raises(HyperMaskError, match="unset HYPERMASK_ROOT"):
+        regenerate.refresh_committed(["fig10"])
+
+
 @pytest.mark.parametrize("request_to_end", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_leaves_no_kernel_and_no_half_written_file(root, request_to_end):
     says_who = "import os, time\nopen(os.environ['MARK'], 'w').write(str(os.getpid()))"

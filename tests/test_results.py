@@ -3,7 +3,7 @@ import threading
 import pytest
 from payloads import write_record
 
-from hypermask import experiments, items, results
+from hypermask import experiments, items, results, training
 from hypermask.errors import HyperMaskError
 from hypermask.files import locked
 from hypermask.results import gather, report, report_settings, verdict
@@ -221,6 +221,15 @@ def test_smoke_infers_where_it_is_needed_also_in_a_run_that_is_there(root):
     assert set(found.payload["inference"]) == {"ent", "fecam"}
     assert found.path == without.path
     assert (found.accuracy[-1] == without.accuracy[-1]).all()
+
+
+def test_a_seed_that_is_given_twice_is_trained_once(root, monkeypatch):
+    trained = []
+    monkeypatch.setattr(training, "run_experiment", lambda experiment, seed, **_: trained.append(seed))
+    need = items.Need(NAME, (7, 7))
+    item = items.Item("fig10", "title", "claim", "notebook", (need,), None, "stem")
+    results._train(item, need, need.configured, [7, 7], "cpu", root / "runs")
+    assert trained == [7]
 
 
 def test_report_names_what_a_run_was_not_asked_to_infer(root):

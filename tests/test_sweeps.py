@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hypermask import cli, experiments, paths, sweeps
+from hypermask import cli, experiments, paths, side_by_side, sweeps
 from hypermask.errors import HyperMaskError
 from hypermask.training import run_experiment
 
@@ -77,6 +77,24 @@ def test_a_sweep_trains_what_it_can_and_ends_with_2_if_something_failed(root, ca
     assert len(list(paths.runs().rglob("seed1.json"))) == 2
     listed.pop(1)
     assert cli.main(["sweep", "fig03", "--device", "cpu", "--engine", "eager"]) == 0
+
+
+def test_what_another_process_finished_meanwhile_is_not_trained_again(root, capsys, monkeypatch):
+    tiny = experiments.smoke("split_mnist/hypermask-t").override(["tasks=2", "iterations=2"])
+    other = tiny.override(["beta=0.5"])
+    listed = [sweeps.Job(experiment, (1,), (), ()) for experiment in (tiny, other)]
+    monkeypatch.setattr(sweeps, "jobs", lambda names: listed)
+    run_seeds = side_by_side.run_seeds
+
+    def while_another_trains(experiment, seeds, **options):
+        if experiment is tiny:
+            list(run_seeds(other, seeds, **options))
+        return run_seeds(experiment, seeds, **options)
+
+    monkeypatch.setattr(side_by_side, "run_seeds", while_another_trains)
+    assert cli.main(["sweep", "fig03", "--device", "cpu"]) == 0
+    assert capsys.readouterr().out.count("is written") == 1
+    assert len(list(paths.runs().rglob("seed1.json"))) == 2
 
 
 def test_unknown_items_and_items_without_runs_are_refused(root):

@@ -137,6 +137,12 @@ class Sloped(MyNet):
         return F.leaky_relu(super().forward(x), self.slope)
 
 
+class Seeded(MyNet):
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+
 def test_other_networks_and_other_data_are_other_configurations():
     def hash_of(target, benchmark=None, **values):
         torch.manual_seed(0)
@@ -156,6 +162,7 @@ def test_other_networks_and_other_data_are_other_configurations():
     ]
     assert len(set(hashes)) == len(hashes)
     assert hash_of(MyNet) == hashes[0]
+    assert hash_of(lambda: Seeded(1)) == hash_of(lambda: Seeded(2))
 
 
 TYPED = """

@@ -151,6 +151,24 @@ def test_without_a_choice_it_says_what_to_choose(project_root, root):
     assert "nothing is chosen; give --config items=" in result.stdout + result.stderr
 
 
+@pytest.mark.parametrize(
+    ("chosen", "sentence"),
+    [
+        (["experiment=split_mnist/hypermask-t", "seed=1"], "--config has no seed; it takes device, experiment, items,"),
+        (["items=fig15", "seeds=1"], "set and seeds are of one experiment; give --config experiment=NAME with them."),
+    ],
+)
+def test_a_choice_that_would_have_no_effect_is_refused(project_root, root, chosen, sentence):
+    result = subprocess.run(command(project_root, "-n", "--config", *chosen), cwd=root, capture_output=True, text=True)
+    assert result.returncode != 0
+    assert sentence in result.stdout + result.stderr
+
+
+def test_an_item_without_runs_is_not_drawn_with_others(project_root, root):
+    output = snakemake(project_root, root, "-n", "--config", "items=fig01 fig15")
+    assert "regenerated/fig15.done" in output and "fig01" not in output
+
+
 def test_every_profile_says_what_a_job_takes(project_root):
     import yaml
 
@@ -230,6 +248,15 @@ def test_on_a_gpu_failures_are_told_at_the_end(root, gpu):
     count = len((root / "commands").read_text().splitlines())
     assert last == f"gpu: everything is done; {count} of {count} commands failed, see above; no run has finished."
     assert not (root / "out.tar").exists()
+
+
+def test_on_a_gpu_the_archives_folder_is_looked_at_first(root, gpu):
+    ended = subprocess.run(
+        ["bash", root / "workflow" / "gpu.sh", "08", root / "nowhere" / "out.tar"], capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"gpu: {root / 'nowhere'} is no folder that can be written to; name another archive\n"
+    assert not (root / "commands").exists()
 
 
 def test_on_a_gpu_nothing_begins_when_the_time_is_up(root, gpu):

@@ -13,9 +13,16 @@ if [[ $# -ne 2 || ! $1 =~ ^[0-9]+$ ]]; then
   echo "usage: workflow/gpu.sh MINUTES OUT.tar" >&2
   exit 2
 fi
-deadline=$(($(date +%s) + 60 * $1))
+deadline=$(($(date +%s) + 60 * 10#$1))
 archive=$(realpath -m "$2")
+if [[ ! -w $(dirname "$archive") ]]; then
+  echo "gpu: $(dirname "$archive") is no folder that can be written to; name another archive" >&2
+  exit 2
+fi
+[[ -z ${HYPERMASK_DATA:-} ]] || HYPERMASK_DATA=$(realpath -m "$HYPERMASK_DATA")
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# What is packed are this checkout's runs.
+export HYPERMASK_ROOT=$PWD
 PYTHON=${PYTHON:-python3}
 commands=0 failed=0 status=0
 code=$(find hypermask -type f \( -name '*.py' -o -name '*.c' \) -print0 | sort -z | xargs -0 cat | sha256sum | cut -c1-12)

@@ -9,7 +9,6 @@ use three TF32 multiplications per float32 one: TF32 alone would lose the residu
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
 import torch
@@ -17,11 +16,8 @@ import triton
 import triton.language as tl
 
 from hypermask.engine.errors import UnavailableError
+from hypermask.engine.graph import ONE_AT_A_TIME
 from hypermask.engine.optimizers import BETA1, BETA2, EPSILON
-
-# Triton lets a second thread see a kernel that a first one is still loading, and unloads one that it replaces: threads
-# that train side by side compile and load one after another.
-_FIRST_USE = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -140,7 +136,9 @@ class OutputLayer:
         needs with the system's C compiler and Python's headers."""
         tasks = self._partial[0]
         try:
-            with _FIRST_USE:
+            # Triton lets a second thread see a kernel that a first one is still loading, and unloads one that it
+            # replaces; nor may anything be loaded while another thread captures.
+            with ONE_AT_A_TIME:
                 self._launch(0, self._bias, tasks, tasks, tasks[0], self._squares.new_zeros(2), 0.0)
         except torch.OutOfMemoryError:
             raise

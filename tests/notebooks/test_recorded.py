@@ -1,6 +1,8 @@
 """The committed notebooks, run again on the committed records, give the committed outputs."""
 
+import re
 import shutil
+from importlib.metadata import version
 
 import pytest
 from nbval_run import NOTEBOOKS, PROJECT, code_cells, is_compared, nbval
@@ -40,5 +42,13 @@ def test_the_same_records_give_the_same_bytes(run_again):
         path.relative_to(PROJECT) for name in ("figures", "paper_tables") for path in (PROJECT / name).rglob("*.*")
     )
     assert written == committed
-    different = [str(name) for name in written if files.sha256(root / name) != files.sha256(PROJECT / name)]
-    assert different == []
+    # Another version draws the same figure in other bytes.
+    drawn_alike = all(version(name) == locked(name) for name in ("matplotlib", "pillow"))
+    compared = [name for name in written if drawn_alike or name.suffix not in (".pdf", ".png")]
+    assert {".csv", ".md", ".tex"} <= {name.suffix for name in compared}
+    assert [str(name) for name in compared if files.sha256(root / name) != files.sha256(PROJECT / name)] == []
+
+
+def locked(name: str) -> str:
+    (line,) = re.findall(rf"^{name}==(.+)$", (PROJECT / "requirements.lock").read_text(), re.MULTILINE | re.IGNORECASE)
+    return line.strip()
