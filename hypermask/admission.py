@@ -38,7 +38,7 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
     benches: dict[Path, bytes] = {}
     with ExitStack() as stack:
         for path, named in _files_in(sources, stack):
-            if path.parent.parent.name == saved_benches.FOLDER:
+            if _is_bench(path):
                 benches |= _bench(path, replace=named or force_reason is not None)
                 continue
             record = records.read(path)
@@ -79,6 +79,10 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
     return added + [target for target, content in benches.items() if files.write_if_changed(target, content)]
 
 
+def _is_bench(path: Path) -> bool:
+    return path.parent.parent.name == saved_benches.FOLDER
+
+
 def _bench(path: Path, replace: bool) -> dict[Path, bytes]:
     """Where a saved bench belongs, and its content; nothing where it is none, or another one is there that stays."""
     target = saved_benches.folder() / path.parent.name / path.name
@@ -104,7 +108,7 @@ def _files_in(sources: Iterable[Path], stack: ExitStack) -> Iterator[tuple[Path,
         if source.is_file():
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hypermask-add-")))
             _unpack(source, folder)
-        found = sorted([*folder.rglob("seed*.json"), *folder.rglob(f"{saved_benches.FOLDER}/*/*.json")])
+        found = sorted(path for path in folder.rglob("*.json") if path.name.startswith("seed") or _is_bench(path))
         if not found:
             raise RecordError(f"{paths.shown(source)} holds no run; expected BENCHMARK/METHOD/HASH/seedN.json in it.")
         yield from ((path, False) for path in found)
