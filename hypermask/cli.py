@@ -207,13 +207,13 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def add_records(options: argparse.Namespace) -> int:
-    """Check runs and copy them into records/."""
+    """Check runs and saved benches, and copy them into records/."""
     from hypermask import admission
 
     added = admission.add(options.sources, options.force)
     for path in added:
         print(os.path.relpath(path))
-    print(f"{len(added)} added; `make notebooks` brings them into the notebooks.")
+    print(f"{len(added)} added; `make notebooks` brings them into the notebooks." if added else "nothing was added.")
     return 0
 
 

@@ -386,10 +386,13 @@ def test_records_add_copies_a_named_run(capsys):
 
 def test_records_add_refuses_an_overridden_run_and_copies_nothing(capsys):
     ran(capsys, "run", NAME, "--set", *SMALL)
-    status, out, err = ran(capsys, "records", "add", str(paths.runs()))
+    (run,) = paths.runs().rglob("seed1.json")
+    status, out, err = ran(capsys, "records", "add", str(run))
     assert (status, out) == (2, "")
     assert err.startswith(f"hypermask: {NAME} seed 1 was run with --set batch_size=16 ")
     assert err.endswith(" are added.\n")
+    # Among others it is passed over.
+    assert ran(capsys, "records", "add", str(paths.runs()))[:2] == (0, "nothing was added.\n")
     assert not paths.records().exists()
 
 
