@@ -101,12 +101,12 @@ def refresh_committed(names: Sequence[str] = ()) -> int:
     first. Metadata of the run is stripped. A notebook is replaced only as a whole, and only after it succeeded;
     the committed one stays otherwise.
     """
+    sources = [notebooks()[stem] for stem in resolve(names)]
     if not paths.notebooks().is_relative_to(paths.root()):
         raise HyperMaskError(
             f"the committed notebooks lie in {paths.notebooks()} and show the records there, not those below "
             f"{paths.root()}; unset HYPERMASK_ROOT."
         )
-    sources = [notebooks()[stem] for stem in resolve(names)]
     for source in sources:
         _refuse_changed_parameters(source)
     for source in sources:
