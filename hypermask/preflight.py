@@ -60,9 +60,9 @@ def claim(method: Method) -> None:
                 "method, with new networks, for each run."
             )
     trained = {method, *own}
-    for module in method.modules():
-        buffers = [tensor_digest(buffer) for buffer in module.buffers(recurse=False)]
-        if module not in trained and _USED.setdefault(module, str(buffers)) != str(buffers):
+    for module in (part for part in method.modules() if part not in trained):
+        buffers = str([tensor_digest(buffer) for buffer in module.buffers(recurse=False)])
+        if _USED.setdefault(module, buffers) != buffers:
             raise HyperMaskError(
                 f"a {type(module).__name__} of this {type(method).__name__} was part of another run, which changed "
                 "its buffers, such as running statistics; make it anew for each run, or hold them fixed."
