@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hypermask import plots
+from hypermask.plots import styling
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,12 +42,12 @@ def draw(illustration: Illustration, title: str) -> Figure:
     """The method diagram; every colour and line width is a value of the model."""
     from matplotlib.figure import Figure
 
-    with plots.style():
-        figure = Figure(figsize=(plots.PAGE, _HEIGHT))
+    with styling.style():
+        figure = Figure(figsize=(styling.PAGE, _HEIGHT))
         ax = figure.add_axes((0, 0, 1, 1))
-        ax.set(xlim=(0, plots.PAGE), ylim=(0, _HEIGHT))
+        ax.set(xlim=(0, styling.PAGE), ylim=(0, _HEIGHT))
         ax.set_axis_off()
-        ax.text(plots.PAGE / 2, _HEIGHT - 0.14, title, ha="center", va="center", fontsize=8.5)
+        ax.text(styling.PAGE / 2, _HEIGHT - 0.14, title, ha="center", va="center", fontsize=8.5)
         _headings(ax)
         _hypernetwork(ax)
         for row, (task, symbol) in enumerate(zip(shown_tasks(illustration), _SYMBOLS, strict=True)):
@@ -146,7 +146,7 @@ def _hypernetwork(ax: Axes) -> None:
 
     left, right, middle = _HYPERNETWORK - 0.52, _HYPERNETWORK + 0.52, (_ROWS[0] + _ROWS[-1]) / 2
     corners = [(left, middle - 0.75), (right, middle - 1.25), (right, middle + 1.25), (left, middle + 0.75)]
-    ax.add_patch(Polygon(corners, facecolor="#E8EEF4", edgecolor=plots.BLACK, linewidth=0.8, joinstyle="round"))
+    ax.add_patch(Polygon(corners, facecolor="#E8EEF4", edgecolor=styling.BLACK, linewidth=0.8, joinstyle="round"))
     ax.text(_HYPERNETWORK, middle + 0.1, "Hypernetwork", ha="center", va="center", fontweight="bold")
     _symbol(ax, _HYPERNETWORK, middle - 0.14, r"$\mathcal{H}(\,\cdot\,, p\,; \mathbf{\Phi})$")
 
@@ -178,8 +178,8 @@ def _target_and_model(ax: Axes, illustration: Illustration) -> None:
     _symbol(ax, _TIMES, _ROWS[-1], r"$\odot$", size=14)
     _arrow(ax, (_TARGET + tile[0] / 2, _ROWS[-1]), (_MODEL - tile[0] / 2, _ROWS[-1]))
     largest = max(np.abs(weights).max() for weights in illustration.theta.values())
-    _network(ax, _TARGET, [np.abs(weights) / largest for weights in illustration.theta.values()], plots.GREY)
-    _network(ax, _MODEL, [masks[last] for masks in illustration.masks.values()], plots.BLUE)
+    _network(ax, _TARGET, [np.abs(weights) / largest for weights in illustration.theta.values()], styling.GREY)
+    _network(ax, _MODEL, [masks[last] for masks in illustration.masks.values()], styling.BLUE)
 
 
 def _network(ax: Axes, x: float, strengths: Sequence[np.ndarray], color: str) -> None:
@@ -197,7 +197,7 @@ def _network(ax: Axes, x: float, strengths: Sequence[np.ndarray], color: str) ->
                 )
     for column, ys in zip(columns, heights, strict=True):
         ax.plot(
-            [column] * len(ys), ys, "o", color="white", markersize=6, markeredgecolor=plots.BLACK, markeredgewidth=0.8
+            [column] * len(ys), ys, "o", color="white", markersize=6, markeredgecolor=styling.BLACK, markeredgewidth=0.8
         )
 
 
@@ -214,7 +214,7 @@ def _losses(ax: Axes) -> None:
         _arrow(ax, (x, _LOSS + 0.15), (x, _ROWS[-1] - 3.2 * _CELL), dashed=True)
     aside = _MASK + 0.46
     way = [_MASK + 0.24, aside, aside], [_LOSS + 0.06, _LOSS + 0.06, _ROWS[0]]
-    ax.plot(*way, color=plots.BLACK, linewidth=0.8, linestyle=_DASHES)
+    ax.plot(*way, color=styling.BLACK, linewidth=0.8, linestyle=_DASHES)
     for y in _ROWS[:2]:
         _arrow(ax, (aside + 0.02, y), (_MASK + 3 * _CELL, y))
 
@@ -236,7 +236,7 @@ def _heat_map(ax: Axes, values: np.ndarray, x: float, y: float, colors: dict) ->
     across = np.linspace(x - width / 2, x + width / 2, columns + 1)
     down = np.linspace(y + height / 2, y - height / 2, rows + 1)
     shown = np.ma.masked_invalid(np.where(values == 0, np.nan, values))
-    ax.pcolormesh(across, down, shown, edgecolors=plots.GREY, linewidth=0.3, **colors)
+    ax.pcolormesh(across, down, shown, edgecolors=styling.GREY, linewidth=0.3, **colors)
     return width, height
 
 
@@ -274,7 +274,7 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], dashe
     from matplotlib.patches import FancyArrowPatch
 
     arrow = FancyArrowPatch(
-        start, end, arrowstyle="-|>", mutation_scale=7, linewidth=0.8, color=plots.BLACK, shrinkA=1.5, shrinkB=1.5
+        start, end, arrowstyle="-|>", mutation_scale=7, linewidth=0.8, color=styling.BLACK, shrinkA=1.5, shrinkB=1.5
     )
     arrow.set_linestyle(_DASHES if dashed else "-")
     ax.add_patch(arrow)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hypermask import metrics, paper, plots
+from hypermask import metrics, paper
+from hypermask.plots import styling
 from hypermask.printed_and_ours import Comparison, summarise
 from hypermask.tsne import NEIGHBOURS, NETWORKS, Embedding, chance, purity, shown
 
@@ -42,13 +43,13 @@ def draw(embeddings: Sequence[Embedding], title: str, by: Sequence[str], command
     from matplotlib.figure import Figure
 
     rows = [(embedding, kind) for embedding in embeddings or [None] for kind in by]
-    with plots.style():
-        figure = Figure(figsize=(plots.PAGE, 3.3 * len(rows) + 0.25), layout="constrained")
+    with styling.style():
+        figure = Figure(figsize=(styling.PAGE, 3.3 * len(rows) + 0.25), layout="constrained")
         figure.suptitle(title)
         for part, (embedding, kind) in zip(figure.subfigures(len(rows), squeeze=False)[:, 0], rows, strict=True):
             for ax, (network, name) in zip(part.subplots(1, len(NETWORKS)), NETWORKS.items(), strict=True):
                 ax.set(xticks=[], yticks=[], title=f"{name}, by {kind}")
-                ax.spines[:].set(visible=True, color=plots.GREY)
+                ax.spines[:].set(visible=True, color=styling.GREY)
                 if embedding is None:
                     _not_run(ax, command)
                 else:
@@ -125,7 +126,7 @@ def accuracy_comparison(runs: Runs, place: str) -> Comparison:
 def _not_run(ax: Axes, command: str) -> None:
     made_by = "\n\nto make it:\n" + command.replace(" run ", " run\n") if command else ""
     ax.set(facecolor="#F4F4F4")
-    ax.text(0.5, 0.5, f"not run{made_by}", transform=ax.transAxes, ha="center", va="center", color=plots.BLACK)
+    ax.text(0.5, 0.5, f"not run{made_by}", transform=ax.transAxes, ha="center", va="center", color=styling.BLACK)
 
 
 def _map(ax: Axes, embedding: Embedding, network: str, kind: str) -> None:
@@ -134,7 +135,7 @@ def _map(ax: Axes, embedding: Embedding, network: str, kind: str) -> None:
     pure = purity(positions, groups).mean()
     ax.set_title(f"{ax.get_title()}\nof the {NEIGHBOURS} nearest points, {pure:.0f} % are of the same {kind}")
     first = 1 if kind == "task" else 0
-    colors = [plots.GROUPS[group % len(plots.GROUPS)] for group in range(groups.max() + 1)]
+    colors = [styling.GROUPS[group % len(styling.GROUPS)] for group in range(groups.max() + 1)]
     # In turns, so that no group covers the others.
     for turn in range(_TURNS):
         for group in np.unique(groups):
@@ -158,9 +159,9 @@ def _map(ax: Axes, embedding: Embedding, network: str, kind: str) -> None:
             va="center",
             fontsize=8,
             fontweight="bold",
-            color=plots.BLACK,
+            color=styling.BLACK,
             bbox={"boxstyle": "circle,pad=0.18", "facecolor": "white", "edgecolor": colors[groups[point]]},
-            arrowprops={"arrowstyle": "-", "color": plots.BLACK, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 2},
+            arrowprops={"arrowstyle": "-", "color": styling.BLACK, "linewidth": 0.7, "shrinkA": 0, "shrinkB": 2},
         )
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.04)

@@ -32,11 +32,11 @@ SCREEN_DPI = 100
 
 def render(figure: Figure, kind: str, dpi: int = PNG_DPI) -> bytes:
     """The figure as `pdf` or `png` bytes, equal for equal figures: no dates, no software names."""
-    from hypermask import plots
+    from hypermask.plots.styling import style
 
     buffer = io.BytesIO()
     metadata = {"pdf": dict.fromkeys(("CreationDate", "Creator", "Producer")), "png": {"Software": None}}[kind]
-    with plots.style():
+    with style():
         figure.savefig(buffer, format=kind, dpi=dpi, metadata=metadata)
     return buffer.getvalue()
 

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from hypermask import diagram, plots
+from hypermask import diagram
 from hypermask.illustration import CONFIG, Illustration
+from hypermask.plots import styling
 
 TASKS = 5
 
@@ -27,11 +28,11 @@ def test_lines_are_as_thick_as_mask_values_and_missing_where_switched_off(model)
     figure = diagram.draw(model, "title")
     values = np.concatenate([masks[-1].ravel() for masks in model.masks.values()])
     assert (values == 0).any()
-    assert connections(figure, plots.BLUE) == pytest.approx(2.0 * values[values > 0])
+    assert connections(figure, styling.BLUE) == pytest.approx(2.0 * values[values > 0])
 
 
 def test_the_target_network_has_all_connections(model):
-    widths = connections(diagram.draw(model, "title"), plots.GREY)
+    widths = connections(diagram.draw(model, "title"), styling.GREY)
     assert len(widths) == sum(weights.size for weights in model.theta.values())
     assert max(widths) == pytest.approx(2.0)
 

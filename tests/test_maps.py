@@ -6,7 +6,8 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 from payloads import write_record
 
-from hypermask import maps, plots, tsne
+from hypermask import maps, tsne
+from hypermask.plots import styling
 from hypermask.results import gather
 from hypermask.tsne import Embedding, Sample, Settings
 
@@ -71,7 +72,7 @@ def lab(color: str, sight) -> np.ndarray:
 
 @pytest.mark.parametrize("sight", SIGHT)
 def test_ten_groups_have_ten_colours_that_are_told_apart(sight):
-    seen = [lab(color, np.array(SIGHT[sight])) for color in plots.GROUPS]
+    seen = [lab(color, np.array(SIGHT[sight])) for color in styling.GROUPS]
     distances = [np.linalg.norm(one - other) for one, other in combinations(seen, 2)]
     assert len(distances) == 45
     # CIE76; ten of viridis come as close as 7.5.
@@ -84,7 +85,7 @@ def test_points_have_the_colour_of_their_group():
     points = Sample({"masked": positions, "unmasked": positions}, digits // 2, digits, digits % 2)
     axes = maps.draw([Embedding("a run", Settings(), points, points.logits)], "title", by=["digit"]).axes[0]
     colors = {part.get_label(): to_hex(part.get_facecolor()[0]) for part in axes.collections}
-    assert [colors[f"digit {digit}"] for digit in range(10)] == [color.lower() for color in plots.GROUPS]
+    assert [colors[f"digit {digit}"] for digit in range(10)] == [color.lower() for color in styling.GROUPS]
 
 
 def test_where_a_task_has_many_places_it_has_one_number():

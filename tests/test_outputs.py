@@ -7,6 +7,7 @@ from payloads import accuracy_matrix, write_record
 from hypermask import files, items, outputs, plots, tables
 from hypermask.errors import HyperMaskError
 from hypermask.outputs import Outputs
+from hypermask.plots import styling
 from hypermask.results import gather
 
 
@@ -54,7 +55,7 @@ def test_pdf_has_truetype_fonts_and_no_date_png_no_software(root):
 
     with Image.open(root / "figures/fig10_split_mnist_mean_accuracy.png") as image:
         assert round(image.info["dpi"][0]) == 200
-        assert image.width == round(plots.COLUMN * 200)
+        assert image.width == round(styling.COLUMN * 200)
 
 
 def test_the_manifest_names_files_and_records_with_checksums(root):

@@ -7,7 +7,7 @@ from payloads import accuracy_matrix
 
 from hypermask import plots
 from hypermask.errors import HyperMaskError
-from hypermask.plots import Panel
+from hypermask.plots import Panel, curves, styling
 from hypermask.results import gather
 
 
@@ -96,7 +96,7 @@ def test_text_is_at_least_7_pt_and_intervals_need_two_runs(runs):
 def test_mean_accuracy_draws_blue_circles_and_orange_squares():
     axes = plots.mean_accuracy([Panel("HyperMask-T", 5, matrices(5, 3))], "Split MNIST").axes[0]
     drawn = {(line.get_color(), line.get_marker()) for line in axes.get_lines() if line.get_marker() in "os"}
-    assert drawn == {(plots.BLUE, "o"), (plots.ORANGE, "s")}
+    assert drawn == {(styling.BLUE, "o"), (styling.ORANGE, "s")}
 
 
 @pytest.mark.parametrize("runs", [2, 3])
@@ -125,7 +125,7 @@ def test_own_runs_have_a_panel_and_a_marker_of_their_own():
     assert len([ax for ax in plots.accuracy_matrices([panel], "t").axes if ax.get_xlabel()]) == 2
     axes = plots.mean_accuracy([panel], "t").axes[0]
     assert "yours" in panel.values()
-    assert plots.YOURS in axes.get_legend_handles_labels()[1]
+    assert curves.YOURS in axes.get_legend_handles_labels()[1]
     data = plots.mean_accuracy_data([panel])
     assert data["after_all_mean"][0] == pytest.approx(panel.matrices[:, -1, 0].mean())
     assert data["own_after_all_mean"][0] == pytest.approx(panel.own[0, -1, 0])
@@ -195,10 +195,10 @@ def test_settings_have_a_line_and_a_marker_each_and_name_what_was_not_run(groups
     legend = [text.get_text() for text in first.get_legend().get_texts()]
     assert legend == ["128 (n = 2)", "24 (one run)", "72: not run"]
     assert [text.get_text() for text in second.get_legend().get_texts()] == ["0.001 (n = 2)", "0.01: not run"]
-    curves = [container.lines[0] for container in first.containers]
-    assert len({line.get_marker() for line in curves}) == len({line.get_linestyle() for line in curves}) == 2
+    drawn = [container.lines[0] for container in first.containers]
+    assert len({line.get_marker() for line in drawn}) == len({line.get_linestyle() for line in drawn}) == 2
     assert first.get_ylim() == second.get_ylim()
-    assert plots.MAIN_PAPER in [text.get_text() for text in figure.legends[0].get_texts()]
+    assert curves.MAIN_PAPER in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_intervals_of_settings_need_two_runs_and_are_drawn_on_request(groups):
@@ -237,7 +237,7 @@ def test_single_models_stand_beside_the_papers_model_without_spread():
     assert list(last.get_ydata()) == list(panels[0].matrices[0, -1])
     assert [line.get_ydata()[0] for line in right.get_lines()] == [73.70]
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert shown == [plots.JUST_AFTER, plots.AFTER_ALL, plots.MODEL_MEAN, plots.MODEL_PAPER]
+    assert shown == [curves.JUST_AFTER, curves.AFTER_ALL, curves.MODEL_MEAN, curves.MODEL_PAPER]
 
 
 def test_a_scale_far_from_100_percent_ends_at_its_highest_value():
