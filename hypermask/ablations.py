@@ -9,7 +9,7 @@ import numpy as np
 
 from hypermask import experiments, metrics, paper
 from hypermask.paper import NO_SPREAD
-from hypermask.printed_and_ours import Comparison, compared
+from hypermask.printed_and_ours import BATCH_NOTE, Comparison, compared
 from hypermask.tables import ACCURACY_NOTE, settings
 from hypermask.typesetting import BLANK, Table, fixed, number, plus_minus
 
@@ -97,7 +97,10 @@ def tiny_imagenet(runs: Mapping[str, Runs], target: str) -> Table:
         ),
         body=tuple(_texts(values, group, keys, shows_own) for values, group in rows),
         rules=tuple(i for i in range(1, len(sparsities)) if sparsities[i] != sparsities[i - 1]),
-        notes=(ACCURACY_NOTE, TASKS_NOTE, SINGLE_NOTE, _MAIN_NOTES[target], *([TWICE_NOTE] if twice else [])),
+        notes=(
+            *(ACCURACY_NOTE, BATCH_NOTE, TASKS_NOTE, SINGLE_NOTE, _MAIN_NOTES[target]),
+            *([TWICE_NOTE] if twice else []),
+        ),
         text_columns=2,
     )
 

@@ -26,12 +26,12 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
     """Check runs, and benches that were saved, and copy them into records/; returns the new files, without what was
     there already.
 
-    sources: a JSON file, a folder or a .tar archive of them. Each run must be finished, of a named configuration or one
-    of the paper's ablations, from a clean tree, intact, and no other record of it may be there, save the same one that
-    still lacks some of its `inference`; all are checked before any is copied. Of a folder or an archive, runs that are
-    unfinished, of other configurations or have another record, and benches of which another is there, are passed over
-    with a line on standard error. `force_reason` admits runs from an unclean tree and replaces existing records, and is
-    stored in those it was needed for.
+    sources: a JSON file, a folder or a .tar archive of them. Each run must have ended, finished or diverged, be of a
+    named configuration or one of the paper's ablations, from a clean tree, intact, and no other record of it may be
+    there, save the same one that still lacks some of its `inference`; all are checked before any is copied. Of a folder
+    or an archive, runs that are of other configurations or have another record, and benches of which another is there,
+    are passed over with a line on standard error. `force_reason` admits runs from an unclean tree and replaces existing
+    records, and is stored in those it was needed for.
     """
     root = paths.records()
     accepted: dict[Path, tuple[dict[str, Any], bytes | None]] = {}
@@ -42,9 +42,6 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
                 benches |= _bench(path, replace=named or force_reason is not None)
                 continue
             record = records.read(path)
-            if not record.finished and not named:
-                say(f"{record.experiment} seed {record.seed} is left out: it is {record.status}")
-                continue
             try:
                 _refuse_unfit(record)
             except HyperMaskError as error:
@@ -144,10 +141,11 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _refuse_unfit(record: Record) -> None:
-    """What no reason excuses: an unfinished run, or one that is not a named configuration."""
+    """What no reason excuses: a run that is not a named configuration.
+
+    One that diverged is a result: tables name it and leave it out of their means.
+    """
     run = f"{record.experiment} seed {record.seed}"
-    if not record.finished:
-        raise RecordError(f"{run} is {record.status}; only finished runs are added, so run it to its end first.")
     config = experiments.get(record.experiment).override(record.payload["overrides"]).config
     if record.config_hash != config.hash or record.config != config.to_dict():
         raise RecordError(f"{run} was run with another configuration than its name has now; run it again.")

@@ -186,16 +186,10 @@ def compare(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     """Train a record's configuration again and compare."""
     from hypermask import records, training
-    from hypermask.config import Config
     from hypermask.verify import compare
 
     committed = records.read(options.record)
-    experiment = experiments.get(committed.experiment).override(committed.payload["overrides"])
-    if experiment.config != Config.from_dict(committed.config):
-        raise HyperMaskError(
-            f"{committed.experiment} has another configuration now than {options.record.name} was made with; "
-            "run the experiment again."
-        )
+    experiment = experiments.leading_to(committed.experiment, committed.config, committed.payload["overrides"])
     siblings = records.find(committed.experiment, committed.config_hash, paths.records())
     with tempfile.TemporaryDirectory(prefix="hypermask-verify-") as scratch:
         new = training.run_experiment(

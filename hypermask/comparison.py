@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypermask import items, metrics, paths, records
+from hypermask import experiments, items, metrics, paths, records
 from hypermask.errors import HyperMaskError
 from hypermask.files import canonical_json
 from hypermask.metrics import Summary
 from hypermask.paper import BENCHMARKS, Printed
+from hypermask.printed_and_ours import batch_note
 from hypermask.records import Record
 from hypermask.tables import ACCURACY_NOTE, BWT_NOTE, printed_accuracies
 from hypermask.times import device_words
@@ -29,16 +30,16 @@ _READING = "shuffled"
 
 MEANS_NOTE = (
     "Mean ± half width of the 95 % t interval over n runs; one run has no interval. Paper: what it prints of the same "
-    "configuration, ± population standard deviation of its own runs; of which kind that of values it quotes is, as "
-    "HNET's and WSN's, it does not say."
+    "configuration; its ± is taken to be the population standard deviation of its own runs; of which kind that of "
+    "values it quotes is, as HNET's and WSN's, it does not say."
 )
 VALIDATION_NOTE = (
     "Validation: accuracy of each task just after it was learned, on images set aside from training, mean over tasks. "
     "A setting is chosen by it, not by the test accuracy."
 )
 INFERRED_NOTE = (
-    "Task inferred: class accuracy over all tasks where the task is not told, final networks, batches of all tasks "
-    "mixed, by procedure."
+    "Task inferred: class accuracy over the pooled images of all tasks where the task is not told, final networks, "
+    "batches of all tasks mixed, by procedure."
 )
 
 
@@ -60,7 +61,12 @@ class Row:
     @property
     def label(self) -> str:
         """The experiment, with the changed values where there are any."""
-        return items.label(self.example.experiment, self.example.payload["overrides"])
+        return items.label(self.example.experiment, self.changes)
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The values that the runs have otherwise than the experiment of their name has today."""
+        return _changes(self.example)
 
     @property
     def place(self) -> str:
@@ -117,8 +123,7 @@ def _rows(roots: Iterable[Path]) -> list[Row]:
     found: dict[tuple[str, ...], list[Record]] = {}
     for root, record in records.everything(roots):
         whose = OURS if root == paths.records() else YOURS
-        changes = " ".join(record.payload["overrides"])
-        key = (record.experiment, changes, whose, record.config_hash, _problem(record))
+        key = (record.experiment, " ".join(_changes(record)), whose, record.config_hash, _problem(record))
         found.setdefault(key, []).append(record)
     rows = []
     for key in sorted(found):
@@ -181,7 +186,7 @@ def _table(benchmark: str, rows: Sequence[Row], base: Row | None, others: Sequen
             (method, setting or BLANK, *_texts(row, base, printed, letters))
             for (method, setting), row in zip(names, rows, strict=True)
         ),
-        notes=(*notes, *_remarks(rows, base, others)),
+        notes=(*notes, *batch_note([benchmark]), *_remarks(rows, base, others)),
         text_columns=4,
     )
 
@@ -223,7 +228,7 @@ def _printed() -> dict[str, Printed]:
 def _names(row: Row, benchmark: str, several: bool) -> tuple[str, str]:
     """Method and setting; with the hash where several configurations have the same ones."""
     family, method = row.example.experiment.split("/")
-    setting = " ".join((*row.example.payload["overrides"], *([row.example.config_hash[:12]] if several else [])))
+    setting = " ".join((*row.changes, *([row.example.config_hash[:12]] if several else [])))
     return method if family == benchmark else row.example.experiment, setting
 
 
@@ -273,6 +278,15 @@ def _otherwise(row: Row, base: Row) -> str:
         for key in sorted(mine.keys() & theirs.keys() - {"name", "tasks", "data"})
         if mine[key] != theirs[key]
     )
+
+
+def _changes(record: Record) -> tuple[str, ...]:
+    recorded = tuple(record.payload["overrides"])
+    try:
+        return experiments.leading_to(record.experiment, record.config, recorded).overrides
+    except HyperMaskError:
+        # A method of one's own, or a configuration that no experiment of today leads to.
+        return recorded
 
 
 def _problem(record: Record) -> str:

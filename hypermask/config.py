@@ -323,6 +323,20 @@ class Config:
             changes["training"].setdefault(({"iterations", "epochs"} - lengths).pop(), None)
         return Config(**{part: dataclasses.replace(getattr(self, part), **new) for part, new in changes.items()})
 
+    def changes_to(self, other: Config) -> list[str]:
+        """The `key=value` assignments by which `override` makes the other configuration, where they can."""
+        assignments = []
+        for part in dataclasses.fields(self):
+            mine, theirs = getattr(self, part.name), getattr(other, part.name)
+            if type(mine) is not type(theirs):
+                continue
+            for f in dataclasses.fields(theirs):
+                value = getattr(theirs, f.name)
+                # Of two lengths one is none, which setting the other sees to.
+                if f.name != "name" and value is not None and value != getattr(mine, f.name):
+                    assignments.append(f"{f.name}={_assigned(value)}")
+        return assignments
+
 
 def section_to_dict(section: Any) -> dict[str, Any]:
     """One part of a configuration as a JSON-plain dictionary, without fields at their `before` value."""
@@ -383,6 +397,13 @@ def _parse(section: type, key: str, text: str) -> Any:
     except json.JSONDecodeError:
         raise HyperMaskError(f"{key}={text} cannot be read; expected {_describe(hint)}.") from None
     return _coerce(hint, key, value)
+
+
+def _assigned(value: Any) -> str:
+    """A value as `_parse` reads it back."""
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _describe(hint: Any) -> str:

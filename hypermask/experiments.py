@@ -7,8 +7,9 @@ another hash, whose records never mix with these.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from hypermask.config import (
     BenchmarkConfig,
@@ -420,8 +421,8 @@ _NARROW = {
     WSNConfig: {"target_hidden": (32, 32)},
     FrozenConfig: {"target_hidden": (4, 4, 4, 8, 8)},
 }
-# Their stand-in for the smoke profile needs a network of convolutions.
-_OF_PHOTOGRAPHS = ("split_cifar100", "split_cifar100_5x20", "tiny_imagenet")
+# The benchmarks of ResNet-18, whose stand-in for the smoke profile needs a network of convolutions too.
+OF_PHOTOGRAPHS = ("split_cifar100", "split_cifar100_5x20", "tiny_imagenet")
 
 
 def get(name: str) -> Experiment:
@@ -430,6 +431,21 @@ def get(name: str) -> Experiment:
         return EXPERIMENTS[name]
     close = difflib.get_close_matches(name, EXPERIMENTS, n=3, cutoff=0.3) or sorted(EXPERIMENTS)
     raise HyperMaskError(f"unknown experiment {name!r}; did you mean {', '.join(close)}?")
+
+
+def leading_to(name: str, config: Mapping[str, Any], recorded: Sequence[str]) -> Experiment:
+    """The named experiment with the changes by which it has a record's configuration.
+
+    config: the record's.  recorded: the changes it was run with, which stay as they are where they lead to it today; a
+    name's other values may have been others then. HyperMaskError where no changes lead to it.
+    """
+    named, wanted = get(name), Config.from_dict(config)
+    if named.config.override(recorded) == wanted:
+        return named.override(list(recorded))
+    found = named.override(named.config.changes_to(wanted))
+    if found.config != wanted:
+        raise HyperMaskError(f"no changes of {name} make the configuration of this record; it is of another kind.")
+    return found
 
 
 def smoke(name: str) -> Experiment:
@@ -442,7 +458,7 @@ def smoke(name: str) -> Experiment:
     narrow, length = dict(_NARROW[type(full.config.method)]), {"iterations": 60, "epochs": None}
     if full.config.benchmark.name == "permuted_mnist":
         benchmark = replace(full.config.benchmark, tasks=3)
-    elif full.config.benchmark.name in _OF_PHOTOGRAPHS:
+    elif full.config.benchmark.name in OF_PHOTOGRAPHS:
         benchmark = BenchmarkConfig("made_shapes", 4, validation=20, augment=True)
         narrow["target_hidden"], length = (4, 4, 4, 8, 8), {"epochs": 4}
     else:

@@ -20,8 +20,8 @@ from hypermask.errors import HyperMaskError
 class Summary:
     """Several runs' values: their number, mean, spread and interval.
 
-    sd: sample standard deviation (n - 1). population_sd: the one the paper prints (n). t95: half width of the
-    95 % interval of the mean by Student's t. All three are None for a single run, which has no spread.
+    sd: sample standard deviation (n - 1). population_sd: the one the paper is taken to print (n). t95: half width of
+    the 95 % interval of the mean by Student's t. All three are None for a single run, which has no spread.
     """
 
     n: int

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hypermask import metrics, paper
+from hypermask.experiments import OF_PHOTOGRAPHS
 from hypermask.metrics import Summary
 from hypermask.paper import NO_SPREAD
 from hypermask.typesetting import BLANK
@@ -31,18 +32,23 @@ _VALUES = {
 
 
 SPREAD_NOTE = (
-    "Ours: mean ± sample standard deviation over n runs; pop. sd: population standard deviation, the kind "
-    "that the paper prints of its own runs; 95 %: half width of the t interval of the mean. One run has no spread."
+    "Ours: mean ± sample standard deviation over n runs; pop. sd: population standard deviation, the kind that the "
+    "paper is taken to print of its own runs; 95 %: half width of the t interval of the mean. One run has no spread."
 )
 INTERVAL_NOTE = (
-    f"{OUTSIDE_INTERVAL}: although within spread, the printed mean lies outside the 95 % interval of ours; "
-    f"{INSIDE_INTERVAL}: although it differs, inside."
+    f"{OUTSIDE_INTERVAL}: although within spread, the printed mean lies outside the 95 % interval of ours, by more "
+    f"than its rounding; {INSIDE_INTERVAL}: although it differs, inside."
 )
 STATUS_NOTE = (
-    f"Status: '{paper.WITHIN_SPREAD}' if the means lie no further apart than twice the larger of the paper's "
-    f"and our sample standard deviation, else '{paper.DIFFERS}'; '{paper.ONE_WITHIN}' or '{paper.ONE_OUTSIDE}' by the "
-    f"paper's alone, since one run of ours is no measure of a spread; '{NO_SPREAD}' where both are single models; "
-    f"'{paper.NOT_RUN}' where there is no run of ours. {INTERVAL_NOTE}"
+    f"Status: '{paper.WITHIN_SPREAD}' if the means lie no further apart than twice the larger of the paper's and our "
+    f"sample standard deviation, or than the printed value's rounding, else '{paper.DIFFERS}'; '{paper.ONE_WITHIN}' or "
+    f"'{paper.ONE_OUTSIDE}' by the paper's alone, since one run of ours is no measure of a spread; '{NO_SPREAD}' where "
+    f"neither has any; '{paper.NOT_RUN}' where there is no run of ours. {INTERVAL_NOTE}"
+)
+
+BATCH_NOTE = (
+    "Batch norm of ResNet-18 (CIFAR-100, Tiny ImageNet) uses the statistics of each batch, in evaluation too, unless a "
+    "row says batch_stats=task."
 )
 
 
@@ -82,6 +88,11 @@ class Comparison:
     def marked_status(self) -> str:
         """The status as a table's text: with a sign where the interval of ours says more than the spread."""
         return f"{self.status} {interval_sign(self.status, self.printed, self.ours)}".rstrip()
+
+
+def batch_note(benchmarks: Iterable[str]) -> list[str]:
+    """That accuracies depend on batches, where one of the benchmarks is of networks with batch norm."""
+    return [BATCH_NOTE] if set(benchmarks) & set(OF_PHOTOGRAPHS) else []
 
 
 def interval_sign(status: str, printed: paper.Printed | None, ours: Summary | None) -> str:

@@ -117,8 +117,8 @@ def markdown() -> str:
             "",
             "Percent, mean ± sample standard deviation over the runs. Validation accuracy: of each task just after it "
             "was learned, on the images set aside for that, mean over tasks. Test accuracy: mean over tasks after the "
-            "last. ENT: class accuracy with the task inferred by entropy. For missing runs: `hypermask sweep "
-            "questions`.",
+            "last. ENT: class accuracy over the pooled images of all tasks, each inferred by entropy. For missing "
+            "runs: `hypermask sweep questions`.",
         ]
     )
 

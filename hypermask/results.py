@@ -36,14 +36,16 @@ class Runs:
     """One configuration's runs.
 
     need: the configuration, and the seeds needed.  records: the finished ones, all of which enter a mean,
-    sorted by seed.  own: the reader's own finished ones, empty unless asked for.  unfinished: diverged ones, named
-    and never averaged.  changed: the configuration and seeds of the own ones where they have values changed.
+    sorted by seed.  own: the reader's own finished ones, empty unless asked for.  unfinished, own_unfinished: diverged
+    ones, named and never averaged.  changed: the configuration and seeds of the own ones where they have values
+    changed.
     """
 
     need: Need
     records: tuple[Record, ...] = ()
     own: tuple[Record, ...] = ()
     unfinished: tuple[Record, ...] = ()
+    own_unfinished: tuple[Record, ...] = ()
     changed: Need | None = None
 
     @property
@@ -182,6 +184,7 @@ def report(runs: Iterable[Runs]) -> str:
             lines.append(f"  your own runs{changed}: seeds {', '.join(str(record.seed) for record in group.own)}")
         elif group.changed:
             lines.append(f"  your own runs{changed}: none; to make them: {group.changed.command(group.changed.seeds)}")
+        lines += [f"  your own seed {record.seed} is left out: {record.status}" for record in group.own_unfinished]
         if group.command:
             lines.append(f"  missing; to make them: {group.command}")
     return "\n".join(lines)
@@ -232,13 +235,13 @@ def _recorded(item: Item, need: Need, own: Need, profile: str, shows_own: bool, 
         missing = [seed for seed in own.seeds if seed not in there]
         _train(item, own, own.configured, missing, device, paths.runs())
     yours = _shown(item, own, own.configured, paths.runs()) if shows_own else []
+    chosen = [record for record in yours if own.seeds == need.seeds or record.seed in own.seeds]
     return Runs(
         need,
         records=tuple(record for record in shipped if record.finished),
-        own=tuple(
-            record for record in yours if record.finished and (own.seeds == need.seeds or record.seed in own.seeds)
-        ),
+        own=tuple(record for record in chosen if record.finished),
         unfinished=tuple(record for record in shipped if not record.finished),
+        own_unfinished=tuple(record for record in chosen if not record.finished),
         changed=own if changed else None,
     )
 
@@ -261,11 +264,13 @@ def _smoke(item: Item, need: Need, own: Need, device: str) -> Runs:
 
     found = trained(need)
     changed = own.overrides != need.overrides
+    yours = trained(own) if changed else []
     return Runs(
         need,
         records=tuple(record for record in found if record.finished),
-        own=tuple(record for record in trained(own) if record.finished) if changed else (),
+        own=tuple(record for record in yours if record.finished),
         unfinished=tuple(record for record in found if not record.finished),
+        own_unfinished=tuple(record for record in yours if not record.finished),
         changed=own if changed else None,
     )
 

@@ -93,7 +93,7 @@ def closing_table() -> str:
         written = f"{Path(item.files[0]).with_suffix('')}.{{{','.join(Path(name).suffix[1:] for name in present)}}}"
         quantity, printed, shipped, yours = _headline_cells(item)
         rows.append((item.id, quantity, printed, shipped, yours, written if present else "none yet"))
-    return _columns(rows)
+    return f"{_columns(rows)}\n\n±: the paper's as printed; of ours and yours the sample standard deviation (runs)"
 
 
 def markdown() -> str:
@@ -111,12 +111,13 @@ def markdown() -> str:
         [
             *(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows),
             "",
-            "Accuracy and backward transfer (BWT) in percent, by experiment. Printed: mean ± population standard "
-            "deviation. Ours: mean ± half width of its 95 % t interval (n runs). Headline number: how this one number "
-            "compares, which may be less than the claim says; the notebook has the rest. Reproduced within spread: the "
-            "means lie no further apart than twice the larger standard deviation; one run, which has no spread, is "
-            f"measured by the printed one. {INTERVAL_NOTE} Device time: training and evaluation of the runs counted, "
-            "shared equally by those that ran at once; items share runs.",
+            "Accuracy and backward transfer (BWT) in percent, by experiment. Printed: mean ± what is taken to be the "
+            "population standard deviation. Ours: mean ± half width of its 95 % t interval (n runs). Headline number: "
+            "how this one number compares, which may be less than the claim says; the notebook has the rest. "
+            "Reproduced within spread: the means lie no further apart than twice the larger standard deviation; one "
+            f"run, which has no spread, is measured by the printed one. {INTERVAL_NOTE} Runs: those that have all that "
+            "the item shows of each. Device time: their training and evaluation, each run's in full whatever ran "
+            "beside it, but for seeds of one command that ran at once, which share it equally; items share runs.",
         ]
     )
 
@@ -198,7 +199,7 @@ def _printed_settings(item: Item) -> list[tuple[Need, paper.Printed]]:
 
 
 def _device_time(item: Item, shelf: _Shelf) -> str:
-    """Device -> time of the counted runs, as text; runs that shared it have an equal share each."""
+    """Device -> time of the counted runs, as text; seeds of one command that shared it have an equal share each."""
     shown = {record.path: record for need in item.runs for record in shelf.present(need)}
     seconds: dict[str, float] = {}
     for record in shown.values():

@@ -1,8 +1,8 @@
 """One function per kind of table, and what notebooks tell of accuracies in plain text.
 
 Every comparison shows the paper's value, ours as mean and spread over n runs with the half width of the 95 %
-t interval, their difference and a status. The paper's +- is the population standard deviation; ours is given
-with both kinds.
+t interval, their difference and a status. The paper's +- is taken to be the population standard deviation; ours is
+given with both kinds.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from hypermask.printed_and_ours import (
     SPREAD_NOTE,
     STATUS_NOTE,
     Comparison,
+    batch_note,
     compared,
     summarise,
 )
@@ -74,7 +75,7 @@ def comparisons(
         head=tuple(head + (["Yours"] if shows_own else [])),
         body=tuple(body),
         rules=tuple(rules),
-        notes=(*notes, SPREAD_NOTE, STATUS_NOTE),
+        notes=(*notes, *batch_note(row.benchmark for row in rows), SPREAD_NOTE, STATUS_NOTE),
         text_columns=4,
     )
 

@@ -18,6 +18,7 @@ BLANK = "–"
 WIDE = 110
 # Of plain text, in characters, where the table itself is narrower.
 NOTE_WIDTH = 120
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 _LATEX = {"%": r"\%", "_": r"\_", "±": r"$\pm$", BLANK: "--", "&": r"\&", "†": r"$\dagger$", "‡": r"$\ddagger$"}
 
 
@@ -101,7 +102,10 @@ class Table:
             lines.append("  ".join(cells).rstrip())
         line = "-" * max(map(len, lines))
         body = [part for i, text in enumerate(lines[1:]) for part in ([line, text] if i in self.rules else [text])]
-        notes = [part for note in self.notes for part in textwrap.wrap(note, max(NOTE_WIDTH, len(line)))]
+        width = max(NOTE_WIDTH, len(line))
+        # A number and its percent sign stay on one line.
+        wrapped = (part for note in self.notes for part in textwrap.wrap(note.replace(" %", f"{_NO_BREAK}%"), width))
+        notes = [part.replace(_NO_BREAK, " ") for part in wrapped]
         return "\n".join([self._title(), line, lines[0], line, *body, *([""] if notes else []), *notes])
 
     def _title(self) -> str:

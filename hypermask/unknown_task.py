@@ -33,8 +33,9 @@ READINGS_NOTE = (
     "Readings of ours. Released code, as in the authors' code and so the one that a value they measured is compared "
     "with: the final networks, and batches that hold images of one task only. After task, with which quoted values are "
     "compared: batches of one task, and the networks as they were after task j. Shuffled: the final networks, and "
-    "batches of all tasks mixed. Task statistics: runs whose batch norm keeps the statistics of each task's training "
-    "images, so that batches do not matter."
+    "batches of all tasks mixed. In all three batch norm, where there is any, uses the "
+    "statistics of each batch. Task statistics: runs whose batch norm keeps those of each task's training images, so "
+    "that batches do not matter."
 )
 METRICS_NOTE = (
     "Mean overall and last task accuracy: share of the test images of all tasks, pooled, whose class is right; where "
@@ -45,7 +46,7 @@ METRICS_NOTE = (
 SPREAD_NOTE = (
     "Ours: mean ± sample standard deviation over n runs, or the best run where the paper gives its best, by the same "
     "measure; 95 %: half width of the t interval of the mean in the reading that is compared (the CSV has it of each); "
-    "one run has no spread. Paper: ± population standard deviation of its own runs."
+    "one run has no spread. The paper's ± is taken to be the population standard deviation of its own runs."
 )
 
 
@@ -70,7 +71,8 @@ class Row:
 
     def values(self, records: Sequence[Record], reading: str) -> list[float]:
         """One value for each run that has this reading."""
-        return [self._value(found[reading][self.quantity]) for found in _inferred(records, self.procedure, reading)]
+        found = _inferred(records, self.procedure, reading)
+        return [_aggregated(run[reading][self.quantity], self.metric) for run in found]
 
     def measured(self, records: Sequence[Record], reading: str) -> Summary | None:
         """Ours in a reading, None without such a run; of a best run its value alone."""
@@ -104,9 +106,6 @@ class Row:
         ours = self.cells()[READINGS[self.reading]]
         source = self.printed.source if self.printed else BLANK
         return Comparison(self.method, self.benchmark, source, self.printed, ours, compared=self.runs is not None)
-
-    def _value(self, per_task: Sequence[float]) -> float:
-        return float(np.mean(per_task)) if self.metric.startswith("average") else per_task[-1]
 
 
 def table(runs: Mapping[str, Runs]) -> Table:
@@ -192,11 +191,18 @@ def inferred(runs: Runs, procedure: str) -> Runs:
     return replace(runs, **kept)
 
 
-def final(runs: Sequence[Record], procedure: str, reading: str) -> float:
-    """Mean of the class accuracy on all tasks' test images, percent, over the runs that have this reading; an error if
-    none has.
+def class_accuracy(runs: Sequence[Record], procedure: str, reading: str, metric: str) -> float:
+    """Mean of the class accuracy, percent, over the runs that have this reading; an error if none has.
+
+    metric: of `paper.unknown_task_rows`; on all tasks' test images, or the average over tasks.
     """
-    return metrics.summary(found[reading][_CLASSES][-1] for found in _inferred(runs, procedure, reading)).mean
+    found = _inferred(runs, procedure, reading)
+    return metrics.summary(_aggregated(run[reading][_CLASSES], metric) for run in found).mean
+
+
+def _aggregated(after_task: Sequence[float], metric: str) -> float:
+    """The printed metric of one run's values after each task."""
+    return float(np.mean(after_task)) if metric.startswith("average") else after_task[-1]
 
 
 def _inferred(records: Sequence[Record], procedure: str, *readings: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from payloads import logits, payload
 from hypermask import admission, experiments, files, paths, records, saved_benches
 from hypermask.errors import HyperMaskError
 from hypermask.records import RecordError
+from hypermask.results import gather, report
 
 NAME = "split_mnist/hypermask-t"
 
@@ -59,7 +60,6 @@ def test_add_takes_folders_and_archives(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"status": "diverged"}, "only finished runs are added"),
         ({"overrides": ["beta=0.01"]}, "another configuration than its name has now"),
         ({"config_hash": "0" * 64}, "another configuration than its name has now"),
         ({"experiment": "split_mnist/hypermask-x"}, "unknown experiment"),
@@ -111,18 +111,17 @@ def test_add_refuses_an_inference_from_an_unclean_tree():
 
 def test_add_refuses_all_if_one_is_unfit():
     good = records.write(payload(seed=1), None, paths.runs())
-    bad = records.write(payload(seed=2, status="diverged"), None, paths.runs())
-    with pytest.raises(RecordError, match="seed 2 is diverged"):
+    bad = records.write(payload(seed=2) | {"overrides": ["beta=0.01"]}, None, paths.runs())
+    with pytest.raises(RecordError, match="seed 2 was run with another configuration"):
         admission.add([good, bad])
     assert not paths.records().exists()
 
 
-def test_add_passes_over_unfinished_runs_of_a_folder_and_says_so(capsys, monkeypatch):
-    monkeypatch.delenv("HYPERMASK_PROGRESS", raising=False)
+def test_add_takes_diverged_runs_so_that_tables_name_them():
     records.write(payload(seed=1), None, paths.runs())
     records.write(payload(seed=2, status="diverged"), None, paths.runs())
-    assert [path.name for path in admission.add([paths.runs()])] == ["seed1.json"]
-    assert capsys.readouterr().err == "split_mnist/hypermask-t seed 2 is left out: it is diverged\n"
+    assert [path.name for path in admission.add([paths.runs()])] == ["seed1.json", "seed2.json"]
+    assert "  seed 2 is left out: diverged" in report(gather("fig10").values()).splitlines()
 
 
 @pytest.mark.parametrize("dirty", [True, None])

@@ -6,6 +6,7 @@ from payloads import payload
 
 from hypermask import comparison, files, paths, records
 from hypermask.errors import HyperMaskError
+from hypermask.printed_and_ours import BATCH_NOTE
 
 T, F = "split_mnist/hypermask-t", "split_mnist/hypermask-f"
 MINE = "split_mnist/mine"
@@ -90,6 +91,17 @@ def test_rows_are_in_the_order_of_their_names_whatever_they_reach():
         ("hypermask-t", "p=70", "ours"),
         ("mine", "–", "yours"),
     ]
+
+
+def test_a_setting_is_what_differs_from_the_name_today_whatever_the_record_calls_it():
+    stem = payload("split_cifar100/hypermask-t", overrides=["target_stem=conv3-pool"])
+    for made_up in (stem | {"overrides": []}, payload("split_cifar100/hypermask-t", seed=2)):
+        records.write(made_up, None, paths.records())
+    table = comparison.methods("split_cifar100")
+    assert [cells[:2] for cells in table.body] == [("hypermask-t", "–"), ("hypermask-t", "target_stem=conv3-pool")]
+    assert BATCH_NOTE in table.notes
+    ours(T, 1, 99.0)
+    assert BATCH_NOTE not in comparison.methods("split_mnist").notes
 
 
 def test_own_runs_of_an_experiment_stand_apart_from_ours():

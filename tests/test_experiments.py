@@ -14,6 +14,8 @@ NAMES = (
     "permuted_mnist_100/hypermask-t",
 )
 
+CIFAR100 = "split_cifar100/hypermask-t"
+
 # The paper, appendix "Architecture details".
 PERMUTED = {
     "benchmark.name": "permuted_mnist",
@@ -56,6 +58,39 @@ PRINTED = {
     NAMES[3]: EVERYWHERE | PERMUTED | FIXED | {"benchmark.tasks": 10},
     NAMES[4]: EVERYWHERE | PERMUTED | TRAINABLE | {"benchmark.tasks": 100, "method.beta": 5e-4},
 }
+
+
+def of_a_record(name, *changes):
+    return experiments.get(name).override(list(changes)).config.to_dict()
+
+
+def test_changes_lead_to_a_records_configuration_in_the_words_it_was_run_with():
+    config = of_a_record(CIFAR100, "p=70.0", "tasks=1")
+    found = experiments.leading_to(CIFAR100, config, ["p=70.0", "tasks=1"])
+    assert (found.config.to_dict(), found.overrides) == (config, ("p=70.0", "tasks=1"))
+    assert experiments.leading_to(CIFAR100, of_a_record(CIFAR100), []).overrides == ()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("target_stem=conv3-pool", "tasks=1"),
+        ("hypernetwork_hidden=25,25", "stratified=false"),
+        ("iterations=300", "tasks=2"),
+        ("lr=0.01", "validation=100"),
+    ],
+)
+def test_a_value_that_was_the_named_one_then_is_a_change_today(changes):
+    config = of_a_record(CIFAR100, *changes)
+    # The record tells the last alone, or another value than it has.
+    for recorded in ([changes[-1]], ["p=70"]):
+        found = experiments.leading_to(CIFAR100, config, recorded)
+        assert (found.config.to_dict(), found.overrides) == (config, changes)
+
+
+def test_no_changes_lead_to_another_kind_of_configuration():
+    with pytest.raises(HyperMaskError, match=r"^no changes of split_mnist/hypermask-t make the configuration of this"):
+        experiments.leading_to("split_mnist/hypermask-t", of_a_record("split_mnist/hnet"), [])
 
 
 @pytest.mark.parametrize("name", NAMES)

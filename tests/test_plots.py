@@ -151,7 +151,7 @@ def test_description_gives_the_values_in_words(panels):
     mean = np.mean([matrix[-1].mean() for matrix in panels[0].matrices])
     assert f"HyperMask-T: ours {mean:.2f} ± " in text
     assert "HNET: not run; paper 99.79 ± 0.01." in text
-    assert text.endswith("; paper ± population standard deviation.")
+    assert text.endswith("; the paper's ± is taken to be the population standard deviation.")
 
 
 def test_a_quoted_value_is_not_said_to_have_the_papers_deviation(tmp_path, monkeypatch):
@@ -161,8 +161,8 @@ def test_a_quoted_value_is_not_said_to_have_the_papers_deviation(tmp_path, monke
     found = plots.panels({"HyperMask-T": ours, "HNET": hnet}, tasks=5)
     assert [panel.quoted for panel in found] == [False, True]
     assert plots.describe(found, "title").endswith(
-        "; paper ± population standard deviation, but for HNET, whose value it quotes without saying which deviation "
-        "it is."
+        "; the paper's ± is taken to be the population standard deviation, but for HNET, whose value it quotes without "
+        "saying which deviation it is."
     )
 
 

@@ -37,10 +37,12 @@ def test_own_runs_come_on_request_and_apart(root):
 
 
 def test_report_names_what_is_there_left_out_and_missing(root):
+    write_record(root / "runs", NAME, 4, status="diverged")
     assert report(gather("fig06", own_runs=True).values()).splitlines() == [
         f"{NAME}: 1 of 5 needed runs (seeds there: 1)",
         "  seed 2 is left out: diverged",
         "  your own runs: seeds 3",
+        "  your own seed 4 is left out: diverged",
         f"  missing; to make them: hypermask run {NAME} --seed 2 3 4 5",
         "split_mnist/hnet: 0 of 5 needed runs (seeds there: none)",
         "  missing; to make them: hypermask run split_mnist/hnet --seed 1 2 3 4 5",

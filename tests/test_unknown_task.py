@@ -112,7 +112,7 @@ def test_a_record_with_one_procedure_shows_it_and_leaves_the_other_as_not_run(ru
         "HyperMask+FeCAM, T, Permuted MNIST, 10 tasks: cannot say, permuted_mnist_10/hypermask-t not run with fecam."
     )
     group = found["permuted_mnist_10/hypermask-t"]
-    assert unknown_task.final(group.records, "ent", "shuffled") == 30.0
+    assert unknown_task.class_accuracy(group.records, "ent", "shuffled", "last task accuracy") == 30.0
     assert len(unknown_task.inferred(group, "ent").records) == 1
     without = unknown_task.inferred(group, "fecam")
     assert verdict("A", [without], lambda _: True) == "A: cannot say, permuted_mnist_10/hypermask-t not run."

@@ -29,10 +29,10 @@ code=$(find hypermask -type f \( -name '*.py' -o -name '*.c' \) -print0 | sort -
 
 left() { echo $((deadline - $(date +%s))); }
 
-# The files of all finished runs, with the arrays beside them, and of all benchmarks.
+# The files of all runs that ended, with the arrays beside them, and of all benchmarks.
 finished() {
   find records/bench -name '*.json' 2>/dev/null || true
-  { grep -rlF --include='seed*.json' '"status": "finished"' runs 2>/dev/null || true; } | sed 'p; s/json$/npz/' |
+  { grep -rlE --include='seed*.json' '"status": "(finished|diverged)"' runs 2>/dev/null || true; } | sed 'p; s/json$/npz/' |
     while read -r file; do [[ ! -e $file ]] || echo "$file"; done
 }
 

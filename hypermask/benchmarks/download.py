@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -83,6 +84,8 @@ def fetch(archive: Archive, root: Path) -> Path:
             if not folder.exists():
                 if not (root / archive.name).exists():
                     _download(archive, root)
+                elif (found := _md5(root / archive.name)) != archive.md5:
+                    say(f"{root / archive.name} is not the published archive: its MD5 is {found}, not {archive.md5}")
                 _unpack(archive, root)
     return folder
 
@@ -176,6 +179,11 @@ def _unpack(archive: Archive, root: Path) -> None:
                 f"{packed} cannot be unpacked ({_first_line(error)}): it has {packed.stat().st_size} bytes and the "
                 f"published archive {archive.size}; delete it and get it again, for example by: {archive.command(root)}"
             ) from None
+
+
+def _md5(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
 
 
 def _first_line(error: Exception) -> str:

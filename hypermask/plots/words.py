@@ -20,7 +20,7 @@ def describe(panels: Sequence[Panel], title: str, intervals: bool = False) -> st
     but = f", but for {quoted}, whose value it quotes without saying which deviation it is" if quoted else ""
     lines.append(
         "Mean accuracy after all tasks, percent. Ours ± sample standard deviation; "
-        f"paper ± population standard deviation{but}."
+        f"the paper's ± is taken to be the population standard deviation{but}."
     )
     if intervals and any(panel.runs > 1 for panel in panels):
         cut = " Those of two runs are so wide that they are cut at the panel's edge."
@@ -45,7 +45,7 @@ def describe_settings(groups: Mapping[str, Sequence[Panel]], title: str, chosen:
         ]
         lines.append(f"{group} - {'; '.join(values)}.")
     lines.append(
-        f"{drawn} The numbers are means after all tasks, percent; ours ± sample standard deviation, paper ± population "
-        "standard deviation."
+        f"{drawn} The numbers are means after all tasks, percent; ours ± sample standard deviation, the paper's "
+        "± taken to be the population standard deviation."
     )
     return "\n".join(lines)

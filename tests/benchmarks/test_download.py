@@ -150,14 +150,20 @@ def test_without_pooch(tmp_path, monkeypatch):
     assert "cannot be downloaded (pooch is not installed);" in refusal(archive_at("http://127.0.0.1:9/"), tmp_path)
 
 
-def test_an_archive_that_was_put_there_is_unpacked_whatever_its_checksum(tmp_path):
-    (tmp_path / "set.tar.gz").write_bytes(tar_of({f"set/{name}": content for name, content in FILES.items()}))
+def test_an_archive_that_was_put_there_is_unpacked_whatever_its_checksum_which_is_told(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS", raising=False)
+    another = tar_of({f"set/{name}": content for name, content in FILES.items()})
+    (tmp_path / "set.tar.gz").write_bytes(another)
     fetch(archive_at(), tmp_path)
+    mine, published = (hashlib.md5(packed).hexdigest() for packed in (another, TAR))
+    told = f"{tmp_path / 'set.tar.gz'} is not the published archive: its MD5 is {mine}, not {published}\n"
+    assert told in capsys.readouterr().err
     assert names(tmp_path / "set") == ["meta", "test", "train"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "set.zip").write_bytes(ZIP)
     assert fetch(archive_at(packed=ZIP, name="set.zip", files=()), tmp_path / "other") == tmp_path / "other" / "set"
     assert (tmp_path / "other" / "set" / "test" / "2").read_bytes() == FILES["test"]
+    assert "not the published" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
