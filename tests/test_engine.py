@@ -16,7 +16,7 @@ from small_methods import FixedBatches
 from torch import nn
 
 from hypermask.config import TrainingConfig
-from hypermask.engine import fused, make, output_layer_cpu
+from hypermask.engine import fused, make, optimizers, output_layer_cpu
 from hypermask.engine.output_layer_cpu import OutputLayer
 from hypermask.errors import HyperMaskError
 from hypermask.methods import Method
@@ -124,6 +124,8 @@ def test_nothing_reaches_the_parameters_before_it_is_asked_for_and_all_does_then
     weight, bias = method.output_layer()
     before = weight.clone(), bias.clone()
     runner.step(0)
+    assert torch.equal(weight, before[0])
+    assert torch.equal(bias, before[1])
     runner.synchronise()
     assert not torch.equal(weight, before[0])
     assert not torch.equal(bias, before[1])
@@ -560,6 +562,28 @@ def test_an_engine_is_gone_with_its_task():
 def test_a_precision_without_a_kernel_is_one_sentence():
     with pytest.raises(HyperMaskError, match=r"it has no kernel for torch\.bfloat16 weights on cpu; use --engine"):
         engine_for("fused", model(torch.bfloat16))
+
+
+def test_the_fused_engine_refuses_steps_that_are_none_of_adam():
+    training = TrainingConfig(iterations=1, optimizer="sgd")
+    method = model(torch.float32)
+    method.begin_task(0)
+    with pytest.raises(
+        HyperMaskError, match=r"the fused engine cannot run here: its kernel takes steps of Adam, not of"
+    ):
+        make("fused", method, 0, training, 1, batches(0, 1, torch.float32))
+
+
+def test_two_steps_of_sgd_by_hand():
+    weight = nn.Parameter(torch.tensor([2.0]))
+    sgd = optimizers.make(
+        TrainingConfig(iterations=1, lr=0.1, optimizer="sgd", momentum=0.9, weight_decay=0.5), [weight]
+    )
+    for gradient in (3.0, -1.0):
+        weight.grad = torch.tensor([gradient])
+        sgd.step()
+    # g = 3 + 0.5 * 2 = 4, w = 2 - 0.4 = 1.6; g = -1 + 0.5 * 1.6 = -0.2, v = 0.9 * 4 - 0.2 = 3.4, w = 1.6 - 0.34.
+    assert weight.item() == pytest.approx(1.26)
 
 
 def test_an_unknown_engine_is_one_sentence():

@@ -218,6 +218,21 @@ def test_predictions_equal_a_loop_over_networks_and_classes(digits, untrained, b
     assert reading["task_accuracy"][-1] == pytest.approx(100 * np.trace(confusion) / len(right))
 
 
+def test_with_every_number_of_tasks_known_each_row_is_that_of_these_tasks_alone(digits, untrained, monkeypatch):
+    monkeypatch.setattr(fecam, "BLOCK", 5)
+    classes = inference.Classes([digits.task(task).classes for task in range(3)], digits.device)
+    inputs = [digits.prepare(digits.task(task).test.images, task) for task in range(3)]
+    size = sum(map(len, inputs))
+    procedure = FeCAM(digits)
+    with torch.no_grad():
+        procedure.learn(untrained, 3)
+        rows = inference.predict(procedure, untrained, classes, inputs, size, every=True)
+        for known in (1, 2, 3):
+            procedure.learn(untrained, known)
+            alone = inference.predict(procedure, untrained, classes.of_first(known), inputs, size)
+            assert torch.equal(rows[known - 1], alone[0])
+
+
 def test_features_that_are_no_numbers_are_refused(digits, untrained):
     procedure = FeCAM(digits)
     procedure.learn(untrained, 1)

@@ -13,6 +13,7 @@ from hypermask.errors import HyperMaskError
 from hypermask.inference import READINGS, Classes, check, entropy, measure
 from hypermask.methods import Method
 from hypermask.model import HyperMask
+from hypermask.seeds import generator
 from hypermask.targets import MLP
 from hypermask.training import run_experiment
 
@@ -305,6 +306,28 @@ def test_results_do_not_depend_on_the_size_of_batches(size, untrained, monkeypat
     for module in (evaluation, inference):
         monkeypatch.setattr(module, "BATCH", size)
     assert measured(untrained, two_tasks, "ent", "fecam") == whole
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_shuffled_batches_are_of_all_tasks_in_an_order_of_the_seed(seed, monkeypatch):
+    asked = []
+
+    class Listening(inference.ENT):
+        def candidates(self, networks, inputs, best):
+            asked.append(inputs.tolist())
+            return super().candidates(networks, inputs, best)
+
+    for module in (evaluation, inference):
+        monkeypatch.setattr(module, "BATCH", 3)
+    monkeypatch.setitem(inference.PROCEDURES, "ent", Listening)
+    measure({}, "ent", OnePixelEach(), pairs(), 1, seed)
+    # First the two tasks in their order, for the other readings.
+    images = [list(map(float, pixels)) for task in PIXELS for pixels in task]
+    expected = [images[0:3], images[3:4], images[4:7], images[7:8]]
+    for j, size in enumerate((4, 8)):
+        order = torch.randperm(size, generator=generator(seed, "inference order", j))
+        expected += [[images[place] for place in chosen] for chosen in order.split(3)]
+    assert asked == expected
 
 
 def test_the_same_again_and_no_generator_or_mode_touched(digits, untrained):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from hypermask import mask
 from hypermask.mask import Segments, kept_rank, order_statistics, scheduled_sparsity, sparsify, sparsify_all, threshold
 
 PERCENTS = ("0.015", "0.03", "0.5", "1", "7.5", "15", "29.985", "30", "50", "70", "95", "99.9")
@@ -207,6 +208,15 @@ def test_sparsity_rises_linearly_in_the_first_task_and_is_constant_later():
     assert scheduled_sparsity(30.0, 0, 2000, 2000) == 30.0
     assert [scheduled_sparsity(30.0, task, 1, 2000) for task in (1, 2, 99)] == [30.0] * 3
     assert scheduled_sparsity(0.0, 0, 700, 2000) == 0.0
+
+
+@pytest.mark.parametrize("p", [0.03, 30.0, 70.0])
+def test_all_tensors_together_are_as_each_alone(p, monkeypatch):
+    parts = [torch.from_numpy(values).flatten() for values in TENSORS.values()]
+    sizes = tuple(map(len, parts))
+    monkeypatch.setattr(mask, "TOGETHER", ("cpu",))
+    found = sparsify_all(torch.cat(parts), sizes, [p] * len(parts))
+    assert all(torch.equal(part, sparsify(alone, p)) for part, alone in zip(found, parts, strict=True))
 
 
 def test_an_iteration_on_the_device_gives_the_same_sparsity_to_the_last_bit():

@@ -4,6 +4,7 @@ import linecache
 import math
 import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -613,6 +614,16 @@ def test_the_schedule_reaches_the_optimizer_and_starts_anew_with_each_task():
     assert ends == pytest.approx([1.1, 2.2], abs=1e-3)
 
 
+def test_the_cosine_ends_with_the_last_epoch():
+    """Four epochs of two steps at the rates 0.4, 0.34, 0.2 and 0.06, which the weight moves by."""
+    benchmark = split_digits(tasks=1)
+    size = math.ceil(len(benchmark.task(0).train) / 2)
+    method = Counter(1)
+    train(method, benchmark, TrainingConfig(epochs=4, batch_size=size, scheduler="cosine", lr=0.4), engine="eager")
+    rates = [0.2 * (1 + math.cos(math.pi * epoch / 4)) for epoch in range(4)]
+    assert method.asked[-1] == ("end", 0, pytest.approx(2 * sum(rates), abs=1e-3))
+
+
 def test_each_task_has_a_new_adam():
     """The gradient is 1 in the first task and 1e-6 in the second: an Adam that remembered would hardly move."""
     method = Counter(2, scales=(1.0, 1e-6))
@@ -635,6 +646,27 @@ def test_the_model_that_is_kept(choice, end):
         assert record.payload["validation"][0]["iteration"] == [1, 2, 3, 4]
         losses = record.payload["validation"][0]["loss"]
         assert losses.index(min(losses)) == 1
+
+
+@pytest.mark.parametrize(
+    "length", [{"epochs": 3, "model_choice": "lowest-validation-loss", "scheduler": "plateau"}, {"iterations": 3}]
+)
+def test_choices_and_curves_are_of_the_validation_images(length, monkeypatch):
+    """As the weight grows, the loss falls on images of class 1, of which validation is, and rises on those of class 0."""
+    benchmark = split_digits(tasks=1)
+    task = benchmark.task(0)
+    ones, zeros = (
+        replace(part, labels=torch.full_like(part.labels, label))
+        for part, label in ((task.validation, 1), (task.test, 0))
+    )
+    monkeypatch.setattr(benchmark, "task", lambda index: replace(task, validation=ones, test=zeros))
+    training = TrainingConfig(**length, batch_size=len(task.train), lr=0.1, lr_patience=0)
+    method = Counter(1)
+    record = train(method, benchmark, training, engine="eager", evaluate_every=1)
+    assert method.asked[-1] == ("end", 0, pytest.approx(0.3, abs=1e-3))
+    curve = record.payload["validation"][0]
+    assert curve["loss"] == pytest.approx([math.log1p(math.exp(-weight)) for weight in (0.1, 0.2, 0.3)], abs=1e-3)
+    assert (curve["accuracy"], record.payload["accuracy"]) == ([100.0] * 3, [[0.0]])
 
 
 @pytest.mark.parametrize("values", [{"model_choice": "lowest-validation-loss"}, {"scheduler": "plateau"}])

@@ -14,6 +14,13 @@ from hypermask.benchmarks.augment import (
 )
 
 
+def test_the_published_channel_statistics():
+    assert CHANNEL_STATISTICS == {
+        "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
+    }
+
+
 def test_crop_equals_torchvision_at_every_offset():
     generator = torch.Generator().manual_seed(0)
     images = torch.randint(256, (81, 3, 28, 20), dtype=torch.uint8, generator=generator)

@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import pytest
@@ -6,7 +7,8 @@ from layouts import CIFAR100_PER_CLASS, write_cifar100
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from hypermask.benchmarks import build, cifar100_files, cifar100_tasks, split_cifar100, split_cifar100_5x20
-from hypermask.benchmarks.augment import CHANNEL_STATISTICS
+from hypermask.benchmarks.augment import CHANNEL_STATISTICS, random_brightness, random_crop, random_flip
+from hypermask.benchmarks.autoaugment import AutoAugment
 from hypermask.benchmarks.split_cifar100 import FECAM_ORDER
 from hypermask.config import BenchmarkConfig
 from hypermask.errors import HyperMaskError
@@ -40,6 +42,8 @@ def test_ten_tasks_in_the_order_of_the_classes():
 def test_five_tasks_in_the_order_of_fecam():
     benchmark = split_cifar100_5x20(validation=40)
     assert sorted(FECAM_ORDER) == list(range(100))
+    text = " ".join(map(str, FECAM_ORDER))
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "267358b4b4a66ddb"
     assert (benchmark.name, benchmark.tasks, benchmark.classes_per_task) == ("split_cifar100_5x20", 5, 20)
     tasks = [benchmark.task(index) for index in range(5)]
     assert tasks[0].classes == (0, 8, 10, 14, 15, 44, 49, 51, 52, 58, 61, 68, 72, 78, 86, 87, 91, 92, 94, 97)
@@ -92,6 +96,23 @@ def test_built_from_a_configuration_and_augmented_without_a_look_at_the_device(c
     assert prepared.shape == (8, 3, 32, 32)
     plain = build(BenchmarkConfig(config.name, 2, config.validation), seed=3, device="cpu")
     assert torch.equal(plain.prepare(images, 1, torch.Generator().manual_seed(1)), benchmark.prepare(images, 1))
+
+
+def test_the_ten_tasks_are_mirrored_and_cropped():
+    benchmark = build(BenchmarkConfig("split_cifar100", 1, validation=20, augment=True), seed=3, device="cpu")
+    images = benchmark.task(0).train.images
+    drawn, again = (torch.Generator().manual_seed(5) for _ in range(2))
+    expected = random_crop(random_flip(images, drawn), 4, drawn)
+    assert torch.equal(benchmark.prepare(images, 0, again), benchmark.prepare(expected, 0))
+
+
+def test_the_five_tasks_are_cropped_mirrored_brightened_and_augmented_by_the_policy():
+    benchmark = build(BenchmarkConfig("split_cifar100_5x20", 1, validation=40, augment=True), seed=3, device="cpu")
+    images = benchmark.task(0).train.images
+    drawn, again = (torch.Generator().manual_seed(5) for _ in range(2))
+    expected = random_brightness(random_flip(random_crop(images, 4, drawn), drawn), 63 / 255, drawn)
+    expected = AutoAugment(32, 32, "cpu")(expected, drawn)
+    assert torch.equal(benchmark.prepare(images, 0, again), benchmark.prepare(expected, 0))
 
 
 def test_class_lists_of_your_own():

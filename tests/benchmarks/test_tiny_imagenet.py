@@ -6,7 +6,7 @@ from layouts import TINY_PER_CLASS, write_tiny_imagenet
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from hypermask.benchmarks import build, tiny_imagenet, tiny_imagenet_files
-from hypermask.benchmarks.augment import CHANNEL_STATISTICS
+from hypermask.benchmarks.augment import CHANNEL_STATISTICS, random_crop, random_flip
 from hypermask.config import BenchmarkConfig
 from hypermask.errors import HyperMaskError
 from hypermask.seeds import generator
@@ -56,6 +56,9 @@ def test_built_from_a_configuration_augmented_and_normalised():
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in CHANNEL_STATISTICS["imagenet"])
     torch.testing.assert_close(benchmark.prepare(images, 0), (images / 255 - mean) / std)
     augmented = benchmark.prepare(images, 0, torch.Generator().manual_seed(1))
+    drawn = torch.Generator().manual_seed(1)
+    expected = random_crop(random_flip(images, drawn), 4, drawn)
+    assert torch.equal(augmented, benchmark.prepare(expected, 0))
     assert not torch.equal(augmented, benchmark.prepare(images, 0))
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         prepared = benchmark.prepare(mode.from_tensor(images[:4]), 1, torch.Generator().manual_seed(1))
