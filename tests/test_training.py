@@ -652,7 +652,7 @@ def test_the_model_that_is_kept(choice, end):
     "length", [{"epochs": 3, "model_choice": "lowest-validation-loss", "scheduler": "plateau"}, {"iterations": 3}]
 )
 def test_choices_and_curves_are_of_the_validation_images(length, monkeypatch):
-    """As the weight grows, the loss falls on images of class 1, of which validation is, and rises on those of class 0."""
+    """As the weight grows, the loss falls on images of class 1, the validation's, and rises on those of class 0."""
     benchmark = split_digits(tasks=1)
     task = benchmark.task(0)
     ones, zeros = (
