@@ -9,7 +9,7 @@ import numpy as np
 
 from hypermask import experiments, metrics, paper
 from hypermask.paper import NO_SPREAD
-from hypermask.printed_and_ours import BATCH_NOTE, Comparison, compared
+from hypermask.printed_and_ours import BATCH_NOTE, YOURS_NOTE, Comparison, compared
 from hypermask.tables import ACCURACY_NOTE, settings
 from hypermask.typesetting import BLANK, Table, fixed, number, plus_minus
 
@@ -100,6 +100,7 @@ def tiny_imagenet(runs: Mapping[str, Runs], target: str) -> Table:
         notes=(
             *(ACCURACY_NOTE, BATCH_NOTE, TASKS_NOTE, SINGLE_NOTE, _MAIN_NOTES[target]),
             *([TWICE_NOTE] if twice else []),
+            *([YOURS_NOTE] if shows_own else []),
         ),
         text_columns=2,
     )

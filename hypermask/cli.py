@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hypermask import __version__, experiments, paths
+from hypermask import __version__, config, experiments, paths
 from hypermask.errors import HyperMaskError
 from hypermask.progress import say
 
@@ -281,7 +281,7 @@ def _parser() -> argparse.ArgumentParser:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="another value of the configuration",
+        help=f"another value of the configuration: {', '.join(config.keys())}",
     )
     _device(command)
     command.add_argument("--force", action="store_true", help="train again what is in runs/ already")

@@ -7,6 +7,7 @@ test accuracy; what a setting may be chosen by, the validation accuracy, stands 
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hypermask import experiments, items, metrics, paths, records
+from hypermask.config import BenchmarkConfig, section_from_dict
 from hypermask.errors import HyperMaskError
 from hypermask.files import canonical_json
 from hypermask.metrics import Summary
@@ -272,12 +274,22 @@ def _remarks(rows: Sequence[Row], base: Row | None, others: Sequence[Row]) -> li
 
 def _otherwise(row: Row, base: Row) -> str:
     """How a row's images were set aside or prepared otherwise than the base's, as far as both records tell."""
-    mine, theirs = (each.example.config["benchmark"] for each in (row, base))
+    mine, theirs = (_prepared(each.example) for each in (row, base))
     return ", ".join(
         f"{key} {mine[key]} instead of {theirs[key]}"
         for key in sorted(mine.keys() & theirs.keys() - {"name", "tasks", "data"})
         if mine[key] != theirs[key]
     )
+
+
+def _prepared(record: Record) -> dict[str, Any]:
+    """The benchmark's configuration, with what a record leaves out as it was before there was a choice."""
+    values = record.config["benchmark"]
+    try:
+        return dataclasses.asdict(section_from_dict(BenchmarkConfig, values))
+    except HyperMaskError:
+        # A benchmark of one's own.
+        return values
 
 
 def _changes(record: Record) -> tuple[str, ...]:

@@ -250,6 +250,12 @@ METHODS: dict[str, type] = {
 }
 
 
+def keys() -> list[str]:
+    """The names of all values that `--set` can change, of any method; `lam` is lambda."""
+    sections = (BenchmarkConfig, *METHODS.values(), TrainingConfig)
+    return list(dict.fromkeys(f.name for section in sections for f in dataclasses.fields(section) if f.name != "name"))
+
+
 def check_optimizer(method: Any, training: TrainingConfig) -> None:
     """Refuse an optimizer that a baseline's steps would be wrong with.  method: its configuration; others pass."""
     if isinstance(method, HNETConfig) and training.optimizer != "adam":

@@ -45,7 +45,7 @@ def draw(embeddings: Sequence[Embedding], title: str, by: Sequence[str], command
     rows = [(embedding, kind) for embedding in embeddings or [None] for kind in by]
     with styling.style():
         figure = Figure(figsize=(styling.PAGE, 3.3 * len(rows) + 0.25), layout="constrained")
-        figure.suptitle(title)
+        figure.suptitle(styling.broken(title, styling.PAGE))
         for part, (embedding, kind) in zip(figure.subfigures(len(rows), squeeze=False)[:, 0], rows, strict=True):
             for ax, (network, name) in zip(part.subplots(1, len(NETWORKS)), NETWORKS.items(), strict=True):
                 ax.set(xticks=[], yticks=[], title=f"{name}, by {kind}")

@@ -83,6 +83,8 @@ class HyperMask(Method):
         super().__init__()
         if not isinstance(tasks, int) or tasks < 1:
             raise HyperMaskError(f"tasks is {tasks!r}; expected a whole number, at least 1.")
+        if not isinstance(target, nn.Module):
+            raise HyperMaskError(f"the target is a {type(target).__name__}; expected a torch.nn.Module, a network.")
         self.settings = section_from_dict(
             HyperMaskConfig,
             {

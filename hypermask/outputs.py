@@ -96,15 +96,15 @@ class Outputs:
         return marked
 
     def mark(self, table: Table) -> Table:
-        """The table as a table of this profile: smoke tables say what they are."""
-        return table.marked(SMOKE_MEANING) if self.profile == "smoke" else table
+        """The table as a table of this profile: smoke tables say what they are, and those with changed own runs what
+        is changed."""
+        said = self._said(SMOKE_MEANING)
+        return table.marked(said) if said else table
 
     def title(self, text: str) -> str:
         """`text` as a title of this profile: smoke outputs say what they are, and changed own runs what is changed."""
-        said = [SMOKE] if self.profile == "smoke" else []
-        if self._changes:
-            said.append(f"your own runs with {self._changes}")
-        return f"{text} ({', '.join(said)})" if said else text
+        said = self._said(SMOKE)
+        return f"{text} ({said})" if said else text
 
     def close(self, runs: Iterable[Runs]) -> None:
         """Write figures/manifests/NOTEBOOK.json: the files written, and the records shown, each with its
@@ -123,6 +123,12 @@ class Outputs:
         }
         path = self.base / "figures" / "manifests" / f"{self.notebook}.json"
         files.write_if_changed(path, files.pretty_json(manifest))
+
+    def _said(self, smoke: str) -> str:
+        said = [smoke] if self.profile == "smoke" else []
+        if self._changes:
+            said.append(f"your own runs with {self._changes}")
+        return ", ".join(said)
 
     def _csv(self, frame: pd.DataFrame) -> bytes:
         text = frame.to_csv(index=False, lineterminator="\n", float_format="%.4f")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ def check(method: Method, benchmark: Benchmark) -> None:
         )
     if not isinstance(benchmark.device, torch.device):
         raise HyperMaskError(f"device of {kind} is {benchmark.device!r}; expected a torch.device.")
+    _check_kind(method)
     _demand_json(benchmark.checksums, f"checksums of {kind}")
     _demand_json(benchmark.describe(), f"what describe() of {kind} returns")
     _demand_json(method.describe(), f"what describe() of {type(method).__name__} returns")
@@ -47,6 +50,23 @@ def check(method: Method, benchmark: Benchmark) -> None:
         for part in ("train", "validation", "test"):
             words = f"{part} images of task {index + 1} of {benchmark.name}"
             _check_split(getattr(task, part), words, len(task.classes), benchmark.device)
+
+
+def _check_kind(method: Method) -> None:
+    """Refuse what is no method, or lacks what every method has."""
+    if not isinstance(method, Method):
+        given = method.__name__ if isinstance(method, type) else f"a {type(method).__name__}"
+        raise HyperMaskError(
+            f"the method is {given}; expected an object of a subclass of hypermask.Method, or a network under "
+            "HyperMask: HyperMask(network, tasks=...)."
+        )
+    kind = type(method).__name__
+    if type(method).logits is Method.logits:
+        raise HyperMaskError(f"{kind} has no logits(inputs, task), the class scores of a task's network; add it.")
+    if type(method).loss is Method.loss and type(method).backward is Method.backward:
+        raise HyperMaskError(f"{kind} has no loss(inputs, labels, task, iteration, iterations) to minimise; add it.")
+    if not isinstance(getattr(method, "tasks", None), int):
+        raise HyperMaskError(f"tasks of {kind} is {getattr(method, 'tasks', None)!r}; expected how many it learns.")
 
 
 def claim(method: Method) -> None:
@@ -81,7 +101,8 @@ def try_out(method: Method, benchmark: Benchmark, task: int, features: bool = Fa
             f"{benchmark.name} prepares inputs of shape {list(inputs.shape[1:])} and says that they have "
             f"{list(benchmark.input_shape)} (input_shape); make them equal."
         )
-    scores = [(task, method.logits(inputs, task))]
+    with _types_told(method, inputs):
+        scores = [(task, method.logits(inputs, task))]
     shared = method.unmasked_logits(inputs)
     if shared is not None:
         # One output layer for all tasks.
@@ -97,6 +118,21 @@ def try_out(method: Method, benchmark: Benchmark, task: int, features: bool = Fa
     if features:
         method.features(inputs, task)
     method.train()
+
+
+@contextmanager
+def _types_told(method: Method, inputs: torch.Tensor) -> Iterator[None]:
+    """An error of torch inside says of which types the inputs and the weights are, if they are not alike."""
+    try:
+        yield
+    except RuntimeError as error:
+        others = {str(p.dtype) for p in method.parameters() if p.dtype != inputs.dtype}
+        if not others:
+            raise
+        raise HyperMaskError(
+            f"a network with weights of {' and '.join(sorted(others))} cannot take the inputs, which are "
+            f"{inputs.dtype} ({str(error).splitlines()[0]}); make them alike."
+        ) from None
 
 
 def _check_split(split: Split, words: str, classes: int, device: torch.device) -> None:

@@ -35,6 +35,7 @@ SPREAD_NOTE = (
     "Ours: mean ± sample standard deviation over n runs; pop. sd: population standard deviation, the kind that the "
     "paper is taken to print of its own runs; 95 %: half width of the t interval of the mean. One run has no spread."
 )
+YOURS_NOTE = "Yours: the runs in runs/, mean ± sample standard deviation (runs), apart from ours."
 INTERVAL_NOTE = (
     f"{OUTSIDE_INTERVAL}: although within spread, the printed mean lies outside the 95 % interval of ours, by more "
     f"than its rounding; {INSIDE_INTERVAL}: although it differs, inside."

@@ -38,7 +38,7 @@ class Runs:
     need: the configuration, and the seeds needed.  records: the finished ones, all of which enter a mean,
     sorted by seed.  own: the reader's own finished ones, empty unless asked for.  unfinished, own_unfinished: diverged
     ones, named and never averaged.  changed: the configuration and seeds of the own ones where they have values
-    changed.
+    changed.  shows_own: whether own ones are asked for.
     """
 
     need: Need
@@ -47,6 +47,7 @@ class Runs:
     unfinished: tuple[Record, ...] = ()
     own_unfinished: tuple[Record, ...] = ()
     changed: Need | None = None
+    shows_own: bool = False
 
     @property
     def name(self) -> str:
@@ -129,6 +130,11 @@ def gather(
         raise HyperMaskError(
             f"{item} shows settings of its own alone, so {changes!r} has nothing to change; use `hypermask run --set`."
         )
+    if seeds and profile == "recorded" and not shows_own_runs(profile, own_runs, changes):
+        raise HyperMaskError(
+            f"seeds = {list(seeds)} chooses among your own runs, which are not shown; set own_runs = True, changes or "
+            'profile = "paper" as well.'
+        )
     gathered = {}
     settings: Counter[str] = Counter()
     for need in wanted.runs:
@@ -184,6 +190,8 @@ def report(runs: Iterable[Runs]) -> str:
             lines.append(f"  your own runs{changed}: seeds {', '.join(str(record.seed) for record in group.own)}")
         elif group.changed:
             lines.append(f"  your own runs{changed}: none; to make them: {group.changed.command(group.changed.seeds)}")
+        elif group.shows_own:
+            lines.append("  your own runs: none")
         lines += [f"  your own seed {record.seed} is left out: {record.status}" for record in group.own_unfinished]
         if group.command:
             lines.append(f"  missing; to make them: {group.command}")
@@ -224,6 +232,10 @@ def _changeable(need: Need) -> bool:
 def _own(need: Need, changes: str, seeds: Sequence[int]) -> Need:
     """What the reader's own runs are of."""
     changed = tuple(changes.split()) if _changeable(need) else ()
+    try:
+        need.configured.override(list(changed))
+    except HyperMaskError as error:
+        raise HyperMaskError(f"changes do not suit {need.experiment}: {error}") from None
     return replace(need, overrides=need.overrides + changed, seeds=tuple(seeds) or need.seeds)
 
 
@@ -243,6 +255,7 @@ def _recorded(item: Item, need: Need, own: Need, profile: str, shows_own: bool, 
         unfinished=tuple(record for record in shipped if not record.finished),
         own_unfinished=tuple(record for record in chosen if not record.finished),
         changed=own if changed else None,
+        shows_own=shows_own,
     )
 
 

@@ -19,6 +19,7 @@ from hypermask.paper import BENCHMARKS, METHODS
 from hypermask.printed_and_ours import (
     SPREAD_NOTE,
     STATUS_NOTE,
+    YOURS_NOTE,
     Comparison,
     batch_note,
     compared,
@@ -52,6 +53,7 @@ def comparisons(
     import pandas as pd
 
     shows_own = any(row.yours is not None for row in rows)
+    shows_hnet = any(row.method.startswith("HNET") for row in rows)
     head = [
         "Method",
         "Benchmark",
@@ -75,7 +77,11 @@ def comparisons(
         head=tuple(head + (["Yours"] if shows_own else [])),
         body=tuple(body),
         rules=tuple(rules),
-        notes=(*notes, *batch_note(row.benchmark for row in rows), SPREAD_NOTE, STATUS_NOTE),
+        notes=(
+            *(*notes, *([HNET_NOTE] if shows_hnet and HNET_NOTE not in " ".join(notes) else [])),
+            *(*batch_note(row.benchmark for row in rows), SPREAD_NOTE, STATUS_NOTE),
+            *([YOURS_NOTE] if shows_own else []),
+        ),
         text_columns=4,
     )
 

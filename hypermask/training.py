@@ -97,7 +97,7 @@ def train(
     keep_weights: bool = False,
     **settings: Any,
 ) -> Record:
-    """Train your own method or network on a benchmark and return the record of the run.
+    """Train your own method, or HyperMask over your own network, on a benchmark and return the record of the run.
 
     method: moved to the benchmark's device.  training: 500 iterations per task by default.  seed: batch order,
     augmentation and samples; the method and the benchmark were made from their own.  name: BENCHMARK/METHOD, `own` as
@@ -106,11 +106,10 @@ def train(
     says that it may be replaced.  keep_weights: as in `run_experiment`, for `HyperMask.load`; needs a root.  settings:
     the other fields of `Settings`.
 
-    The record's configuration tells other networks and other data apart - by modules, shapes, the source of their
-    classes and plain values in their attributes but for one called `seed`, by checksums, sizes and how images are
-    prepared - so that their runs are not mixed. What global variables hold it cannot tell, nor what a method does not
-    tell by `describe`. A run whose weights stop being finite, or whose scores have no softmax any more, ends there with
-    the status "diverged".
+    The record's configuration tells other methods, networks and data apart - by `describe`, modules, shapes, the source
+    of their classes and plain values in their attributes but for one called `seed`, by checksums, sizes and how images
+    are prepared - so that their runs are not mixed. What global variables hold it cannot tell. A run whose weights stop
+    being finite, or whose scores have no softmax any more, ends there with the status "diverged".
 
     With a root the run leaves a checkpoint after every task. Stopped and called again in the same way - a new method,
     made as the first was - it goes on from the last one, unless the method keeps something from task to task outside
@@ -449,13 +448,13 @@ def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmar
 
 def _network_digest(method: Method) -> str:
     """SHA-256 over the modules of a method, the shapes of its parameters, the source of classes of one's own, and what
-    networks of such classes hold: a method says itself, by `describe`, what it was made with."""
+    methods and networks of such classes hold in attributes."""
     shapes = {name: list(parameter.shape) for name, parameter in method.named_parameters()}
-    networks = {name: part for name, part in method.named_modules() if name and own_code.is_own(type(part))}
+    own = {name: part for name, part in method.named_modules() if own_code.is_own(type(part))}
     # Runs of several seeds are of one configuration.
     held = {
         name: own_code.told({key: value for key, value in hidden_state.held(part).items() if key != "seed"})
-        for name, part in networks.items()
+        for name, part in own.items()
     }
     return sha256(canonical_json([repr(method), shapes, own_code.sources(map(type, method.modules())), held]))
 

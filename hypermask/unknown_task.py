@@ -12,7 +12,7 @@ import numpy as np
 from hypermask import metrics, paper
 from hypermask.metrics import Summary
 from hypermask.paper import BENCHMARKS
-from hypermask.printed_and_ours import STATUS_NOTE, Comparison
+from hypermask.printed_and_ours import STATUS_NOTE, YOURS_NOTE, Comparison
 from hypermask.results import counted
 from hypermask.typesetting import BLANK, Table, fixed, number, plus_minus
 
@@ -128,7 +128,7 @@ def table(runs: Mapping[str, Runs]) -> Table:
         ),
         body=tuple(_texts(row, shows_own) for row in rows),
         rules=tuple(i for i in range(1, len(rows)) if rows[i].benchmark != rows[i - 1].benchmark),
-        notes=(METRICS_NOTE, READINGS_NOTE, SPREAD_NOTE, STATUS_NOTE),
+        notes=(METRICS_NOTE, READINGS_NOTE, SPREAD_NOTE, STATUS_NOTE, *([YOURS_NOTE] if shows_own else [])),
         text_columns=4,
     )
 

@@ -193,7 +193,11 @@ def test_images_that_were_prepared_otherwise_are_told():
     assert comparison.methods("split_mnist").notes[-1].startswith("Minutes")
     mine(1, 97.0, name="split_mnist/plain", prepared={"augment": False, "validation": 1000, "normalise": False})
     notes = comparison.methods("split_mnist").notes
-    assert notes[-1] == f"split_mnist/plain (yours) had other images than {T}: augment False instead of True."
+    # Records from before there was a choice do not tell that images were normalised.
+    assert notes[-1] == (
+        f"split_mnist/plain (yours) had other images than {T}: augment False instead of True, "
+        "normalise False instead of True."
+    )
 
 
 def test_devices_get_letters_where_there_are_several():

@@ -106,6 +106,10 @@ def test_changed_own_runs_are_told_in_the_title_and_go_where_own_runs_go(root):
     outputs = Outputs("n", changes="p=70")
     assert outputs.title("Figure") == "Figure (your own runs with p=70)"
     assert outputs.base == root / "build/own"
+    (root / "build").mkdir(exist_ok=True)
+    table = outputs.table(tables.backward_transfer(gather("table04")))
+    assert table.mark == "your own runs with p=70"
+    assert "(your own runs with p=70)" in (root / "build/own/paper_tables/n.md").read_text().splitlines()[0]
 
 
 def test_the_image_shown_carries_its_alternative_text(root):

@@ -1,4 +1,6 @@
 import io
+import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -53,7 +55,7 @@ def test_methods_have_a_row_each_and_a_panel_holds_means_the_papers_and_narrow_i
     never = ("never", "", "yours", 0, np.nan, np.nan, np.nan, np.nan, np.nan)
     figure = plots.methods(numbers(base, mine, never).assign(pairs=[0, 2, 0]), "title")
     shown = texts(figure)
-    assert {"base", "mine p=70", "ours, 95 % interval", "yours, 95 % interval", "paper"} <= set(shown)
+    assert {"base (n = 5)", "mine p=70 (n = 2)", "ours, 95 % interval", "yours, 95 % interval", "paper"} <= set(shown)
     assert "never" not in shown
     accuracy, difference = figure.axes
     assert accuracy.get_xlim() == pytest.approx((80 - 0.06 * 19, 99 + 0.06 * 19))
@@ -270,3 +272,30 @@ def test_text_of_settings_and_models_is_at_least_7_pt(groups):
     for figure in (plots.settings(groups, "title"), plots.single_models(models, "title")):
         figure.draw_without_rendering()
         assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= 7
+
+
+def test_changed_own_runs_are_labelled_by_what_is_changed(groups):
+    main, *others = groups["beta"]
+    changed = replace(main, own=matrices(5, 2), changed="p=70")
+    legend = plots.settings({"beta": [changed, *others]}, "title").axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == ["0.001 (n = 2)", "yours with p=70", "0.01: not run"]
+    assert re.search(r"yours \d+\.\d\d ± \d\.\d\d \(n = 2\)", changed.values())
+
+
+def test_a_long_title_is_broken_and_none_is_cut():
+    title = "Split MNIST: mean test accuracy (your own runs with p=70 beta=0.01 hypernetwork_hidden=50,50)"
+    figure = plots.mean_accuracy([Panel("T", 5, matrices(5, 2))], title)
+    figure.draw_without_rendering()
+    words = figure.get_suptitle()
+    assert (words.replace("\n", " "), words.count("\n")) == (title, 1)
+    assert figure._suptitle.get_window_extent().width <= figure.bbox.width
+
+
+def test_names_of_methods_say_their_runs_and_long_ones_are_broken():
+    long = "embedding_size=24 hypernetwork_hidden=50,50 beta=0.01 lam=0.01 p=70"
+    mine = ("mine", long, "yours", 2, np.nan, 80.0, 1.0, np.nan, np.nan)
+    base = ("base", "", "ours", 1, np.nan, 90.0, np.nan, np.nan, np.nan)
+    figure = plots.methods(numbers(mine, base), "title")
+    first, second = (label.get_text() for label in figure.axes[0].get_yticklabels())
+    assert (first.replace("\n", " "), second) == (f"mine {long} (n = 2)", "base (one run)")
+    assert max(map(len, first.splitlines())) <= 42

@@ -4,10 +4,11 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 from small_methods import Counter, Linear
 from torch import nn
 
-from hypermask import HyperMask, TrainingConfig, split_digits, train
+from hypermask import HyperMask, Method, TrainingConfig, split_digits, train
 from hypermask.benchmarks.base import Split
 from hypermask.errors import HyperMaskError
 from hypermask.targets import MLP
@@ -283,3 +284,78 @@ def test_a_frozen_part_that_stays_as_it_is_serves_many():
     shared = Fixed(64)
     for seed in (1, 2):
         assert train(OnFrozen(shared), split_digits(tasks=2), TINY, seed=seed).finished
+
+
+class WithoutLogits(Method):
+    tasks = 2
+
+    def loss(self, inputs, labels, task, iteration, iterations):
+        pytest.fail("a step was trained")
+
+
+class WithoutLoss(Method):
+    tasks = 2
+
+    def logits(self, inputs, task):
+        return inputs[:, :2]
+
+
+class WithoutTasks(Counter):
+    def __init__(self):
+        super().__init__(2)
+        self.tasks = "2"
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        (WithoutLogits(), "WithoutLogits has no logits(inputs, task), the class scores of a task's network; add it."),
+        (WithoutLoss(), "WithoutLoss has no loss(inputs, labels, task, iteration, iterations) to minimise; add it."),
+        (WithoutTasks(), "tasks of WithoutTasks is '2'; expected how many it learns."),
+        (
+            nn.Linear(64, 2),
+            "the method is a Linear; expected an object of a subclass of hypermask.Method, or a network under "
+            "HyperMask: HyperMask(network, tasks=...).",
+        ),
+        (
+            Counter,
+            "the method is Counter; expected an object of a subclass of hypermask.Method, or a network under "
+            "HyperMask: HyperMask(network, tasks=...).",
+        ),
+    ],
+)
+def test_what_is_no_method_or_lacks_a_part(method, sentence):
+    assert refusal(method, split_digits(tasks=2)) == sentence
+
+
+@pytest.mark.parametrize(
+    ("given", "described"),
+    [
+        (lambda loss: None, "a NoneType"),
+        (lambda loss: loss.item(), "a float"),
+        (lambda loss: loss.detach(), "a tensor of shape [] without gradient"),
+        (lambda loss: loss.expand(3), "a tensor of shape [3]"),
+    ],
+)
+def test_a_loss_that_cannot_be_minimised(given, described):
+    class Odd(Counter):
+        def loss(self, *arguments):
+            return given(super().loss(*arguments))
+
+    sentence = refusal(Odd(2), split_digits(tasks=2), engine="eager")
+    assert sentence == (
+        f"loss of Odd gives {described}; expected a tensor of one number that depends on what is trained."
+    )
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+def test_weights_of_another_type_than_the_inputs(kind):
+    method = HyperMask(MLP(64, (4,), 2).to(kind), tasks=2, embedding_size=4, hypernetwork_hidden=(4,))
+    assert refusal(method, split_digits(tasks=2)).startswith(
+        f"a network with weights of {kind} cannot take the inputs, which are torch.float32 ("
+    )
+
+
+def test_a_target_that_is_no_network():
+    with pytest.raises(HyperMaskError, match=r"^the target is a function; expected a torch.nn.Module, a network"):
+        HyperMask(lambda inputs: inputs, tasks=2)

@@ -45,6 +45,7 @@ def test_report_names_what_is_there_left_out_and_missing(root):
         "  your own seed 4 is left out: diverged",
         f"  missing; to make them: hypermask run {NAME} --seed 2 3 4 5",
         "split_mnist/hnet: 0 of 5 needed runs (seeds there: none)",
+        "  your own runs: none",
         "  missing; to make them: hypermask run split_mnist/hnet --seed 1 2 3 4 5",
     ]
 
@@ -119,6 +120,22 @@ def test_changed_runs_that_are_not_there_have_their_command(root):
         f"  your own runs [p=70 beta=0.01]: none; to make them: hypermask run {NAME} --set p=70 beta=0.01 --seed 1"
         in (missing)
     )
+
+
+def test_own_runs_that_are_asked_for_and_not_there_are_said_to_be_none(root):
+    asked = report(gather("fig06", own_runs=True, seeds=[9]).values()).splitlines()
+    assert asked.count("  your own runs: none") == 2
+    assert "none" not in report([gather("fig10")[NAME]])
+
+
+def test_seeds_alone_show_nothing_and_are_refused(root):
+    with pytest.raises(HyperMaskError, match=r"^seeds = \[7\] chooses among your own runs, which are not shown;"):
+        gather("fig10", seeds=[7])
+
+
+def test_a_change_that_one_experiment_cannot_have_names_it(root):
+    with pytest.raises(HyperMaskError, match=r"^changes do not suit split_cifar100/hypermask-f: target_hidden is"):
+        gather("table01", changes="target_hidden=100,100")
 
 
 def test_changes_leave_the_settings_that_an_item_compares(root):

@@ -166,6 +166,18 @@ def test_other_networks_and_other_data_are_other_configurations():
     assert hash_of(lambda: Seeded(1)) == hash_of(lambda: Seeded(2))
 
 
+class Strong(Linear):
+    def __init__(self, strength: float, seed: int) -> None:
+        super().__init__(2, 64)
+        self.strength, self.seed = strength, seed
+
+
+def test_what_ones_own_method_was_made_with_is_part_of_its_configuration_without_describe():
+    training = TrainingConfig(iterations=1, batch_size=8)
+    made = [train(Strong(*values), split_digits(tasks=2), training) for values in ((0.0, 1), (10.0, 1), (0.0, 2))]
+    assert made[0].config_hash == made[2].config_hash != made[1].config_hash
+
+
 TYPED = """
 import torch
 from torch import nn

@@ -191,7 +191,10 @@ def gpu(project_root, root, monkeypatch) -> Callable[[int], subprocess.Completed
     script.write_bytes((project_root / "workflow" / "gpu.sh").read_bytes())
     (root / "hypermask").mkdir()
     (root / "hypermask" / "bench.py").write_text("older = True\n")
-    python.write_text(f'#!/bin/sh\n[ "$1" = - ] && exec "{sys.executable}" "$@"\nshift 2\necho "$*" >> commands\n')
+    python.write_text(
+        f'#!/bin/sh\n[ "$1" = -c ] && exit\n[ "$1" = - ] && exec "{sys.executable}" "$@"\n'
+        'shift 2\necho "$*" >> commands\n'
+    )
     python.chmod(0o755)
     monkeypatch.setenv("PYTHON", str(python))
     monkeypatch.setenv("PYTHONPATH", str(project_root))
@@ -204,7 +207,7 @@ def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(
     both = (fixed, trainable) = "permuted_mnist_10/hypermask-f", "permuted_mnist_10/hypermask-t"
     write_record(paths.records(), fixed, 1)
     kept = records.write(payload(fixed, 2), logits(10), paths.runs())
-    write_record(paths.runs(), fixed, 3, status="diverged")
+    diverged = write_record(paths.runs(), fixed, 3, status="diverged")
     # Without what table 2 reads from it: this run is made again.
     plain = write_record(paths.runs(), trainable, 5)
     bench = paths.records() / "bench" / "permuted_mnist" / "a-gpu.json"
@@ -225,7 +228,7 @@ def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(
         f"run {fixed} --seed 5 --device cuda",
     ]
     assert commands[-1] == "sweep all --device cuda"
-    packed = {path.relative_to(root).as_posix() for path in (kept, kept.with_suffix(".npz"), plain, bench)}
+    packed = {path.relative_to(root).as_posix() for path in (kept, kept.with_suffix(".npz"), diverged, plain, bench)}
     with tarfile.open(root / "out.tar") as archive:
         assert set(archive.getnames()) == packed
     assert ended.stdout.splitlines()[-1] == f"gpu: everything is done; {root / 'out.tar'} holds all finished runs."
@@ -258,6 +261,16 @@ def test_on_a_gpu_the_archives_folder_is_looked_at_first(root, gpu):
     )
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == f"gpu: {root / 'nowhere'} is no folder that can be written to; name another archive\n"
+    assert not (root / "commands").exists()
+
+
+def test_on_a_gpu_a_python_without_packages_is_told_before_anything_begins(root, gpu):
+    python = root / "python"
+    missing = "ModuleNotFoundError: No module named 'torch'"
+    python.write_text(f'#!/bin/sh\necho Traceback >&2\necho "{missing}" >&2\nexit 1\n')
+    ended = gpu(5)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"gpu: {python} lacks a package ({missing}); name a Python that has them")
     assert not (root / "commands").exists()
 
 

@@ -3,8 +3,9 @@
 #
 #   workflow/gpu.sh MINUTES OUT.tar
 #
-# Needs Python with torch, torchvision, numpy, scipy, pandas, safetensors, tqdm and hypnettorch, but no installation of
-# this project. After each command OUT.tar is rewritten with all finished runs so far; bring them home with
+# Needs Python (`python3`, or what PYTHON names, say .venv/bin/python) with torch, torchvision, numpy, scipy, pandas,
+# scikit-learn, pillow, safetensors, tqdm and hypnettorch, and where data sets are to be downloaded pooch and requests;
+# no installation of this project. Photographs are looked for where HYPERMASK_DATA says. After each command OUT.tar is rewritten with all finished runs so far; bring them home with
 # `hypermask records add OUT.tar`. Called again, it goes on where it stopped. What is in records/ is not trained again.
 # Ends with 1 if some command failed.
 set -euo pipefail
@@ -24,6 +25,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # What is packed are this checkout's runs.
 export HYPERMASK_ROOT=$PWD
 PYTHON=${PYTHON:-python3}
+packages="torch, torchvision, numpy, scipy, pandas, sklearn, PIL, safetensors, tqdm, hypnettorch"
+if ! told=$("$PYTHON" -c "import $packages" 2>&1); then
+  echo "gpu: $PYTHON lacks a package (${told##*$'\n'}); name a Python that has them: PYTHON=.venv/bin/python $0" >&2
+  exit 2
+fi
 commands=0 failed=0 status=0
 code=$(find hypermask -type f \( -name '*.py' -o -name '*.c' \) -print0 | sort -z | xargs -0 cat | sha256sum | cut -c1-12)
 

@@ -46,6 +46,15 @@ def last_linear_input(network: nn.Module, run: Callable[[], object]) -> torch.Te
     return last[0].flatten(1)
 
 
+_LOSS_EXPECTED = "expected a tensor of one number that depends on what is trained"
+
+
+def _described(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__}"
+    return f"a tensor of shape {list(value.shape)}{'' if value.requires_grad else ' without gradient'}"
+
+
 class Method(nn.Module):
     """A continual-learning method: one object that learns tasks 0, 1, ... one after another.
 
@@ -99,6 +108,8 @@ class Method(nn.Module):
         optimizer: may be read, not changed; gradients are cleared before the call and applied after it.
         """
         loss = self.loss(inputs, labels, task, iteration, iterations)
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            raise HyperMaskError(f"loss of {type(self).__name__} gives {_described(loss)}; {_LOSS_EXPECTED}.")
         loss.backward()
         return loss.detach()
 

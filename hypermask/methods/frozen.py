@@ -8,6 +8,7 @@ an image need not be told.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import torch
@@ -139,6 +140,11 @@ class FeTrIL(Classifier):
 
     def __init__(self, tasks: int, classes: int, size: int) -> None:
         super().__init__(tasks, classes, size)
+        # Known before the features are trained, not after.
+        if find_spec("sklearn") is None:
+            raise HyperMaskError(
+                "FeTrIL's classifier comes with scikit-learn, which is not installed; run: pip install scikit-learn"
+            )
         self.register_buffer("weight", torch.zeros(tasks, classes, size, dtype=torch.float64))
         self.register_buffer("bias", torch.zeros(tasks, classes, dtype=torch.float64))
 

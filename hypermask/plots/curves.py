@@ -232,7 +232,8 @@ def _setting_curves(ax: Axes, group: str, panels: Sequence[Panel], intervals: bo
             )
         if panel.own is not None:
             own = panel.own[:, -1, :].mean(axis=0)
-            entries += ax.plot(tasks, own, marker, **hollow(color), markersize=5.5, label=f"{panel.title}, yours")
+            label = f"yours with {panel.changed}" if panel.changed else f"{panel.title}, yours"
+            entries += ax.plot(tasks, own, marker, **hollow(color), markersize=5.5, label=label)
         if panel.matrices is None and panel.own is None:
             entries += ax.plot([], [], linestyle="none", label=f"{panel.title}: not run")
         _printed_line(ax, panel, MAIN_PAPER)

@@ -23,7 +23,8 @@ class Panel:
     title: above the panel.  matrices: [n, T, T], percent, the finished runs, None where there are none.
     tasks: T of the panel, also when nothing was run.  printed: mean and spread (None of a single model) the
     paper prints for the mean after all tasks, None where it prints none.  own: [m, T, T], the reader's own
-    runs.  whose: what the mean of `matrices` is called.  quoted: whether the paper took `printed` from another one.
+    runs; changed: their values that are not the panel's.  whose: what the mean of `matrices` is called.  quoted:
+    whether the paper took `printed` from another one.
     """
 
     title: str
@@ -33,6 +34,7 @@ class Panel:
     own: np.ndarray | None = None
     whose: str = "ours"
     quoted: bool = False
+    changed: str = ""
 
     @property
     def runs(self) -> int:
@@ -45,12 +47,9 @@ class Panel:
         if self.matrices is None:
             parts.append("not run")
         else:
-            ours = metrics.summary([metrics.mean_accuracy(matrix) for matrix in self.matrices])
-            spread = f" ± {ours.sd:.2f}" if ours.n > 1 else ""
-            parts.append(f"{self.whose} {ours.mean:.2f}{spread} ({counted(ours.n)})")
+            parts.append(_mean_of_runs(self.whose, self.matrices))
         if self.own is not None:
-            own = metrics.summary([metrics.mean_accuracy(matrix) for matrix in self.own])
-            parts[0] += f"; yours {own.mean:.2f} ({counted(own.n)})"
+            parts[0] += f"; {_mean_of_runs('yours', self.own)}"
         if self.printed is not None:
             parts.append(f"paper {self.printed_text()}")
         return ("; " if self.own is None else "\n").join(parts)
@@ -106,13 +105,20 @@ def mean_curves(matrices: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]
     return curves
 
 
+def _mean_of_runs(whose: str, matrices: np.ndarray) -> str:
+    found = metrics.summary([metrics.mean_accuracy(matrix) for matrix in matrices])
+    spread = f" ± {found.sd:.2f}" if found.n > 1 else ""
+    return f"{whose} {found.mean:.2f}{spread} ({counted(found.n)})"
+
+
 def _panel(title: str, runs: Runs, tasks: int) -> Panel:
     benchmark, method = runs.name.split("/")
     if runs.need.overrides:
         return _drawn(title, tasks, None, runs.records, runs.own)
     found = paper.printed_accuracy(method, benchmark)
     panel = _drawn(title, tasks, (found.mean, found.sd), runs.records, runs.own)
-    return replace(panel, quoted=found.source == paper.QUOTED)
+    changed = " ".join(runs.changed.overrides) if runs.changed else ""
+    return replace(panel, quoted=found.source == paper.QUOTED, changed=changed)
 
 
 def _drawn(

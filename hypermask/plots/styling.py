@@ -8,6 +8,7 @@ and line as well, groups of points in marker.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 COLUMN = 3.3
 PAGE = 6.8
+# Letters of a title on an inch.
+_LETTERS = 15
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
 GREEN = "#009E73"
@@ -66,8 +69,13 @@ def new_figure(title: str, width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
-    figure.suptitle(title)
+    figure.suptitle(broken(title, width))
     return figure
+
+
+def broken(title: str, width: float) -> str:
+    """A title in as many lines as it needs on a figure of so many inches."""
+    return "\n".join(textwrap.wrap(title, round(_LETTERS * width), break_long_words=False, break_on_hyphens=False))
 
 
 def grid(ax: Axes) -> None:

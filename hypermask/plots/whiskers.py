@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hypermask.errors import HyperMaskError
 from hypermask.plots.styling import BLACK, BLUE, GREY, ORANGE, PAGE, grid, hollow, new_figure, style
+from hypermask.results import counted
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+# Letters in a line of a row's name.
+_NAME_WIDTH = 42
 
 
 def methods(frame: pd.DataFrame, title: str) -> Figure:
@@ -25,12 +30,15 @@ def methods(frame: pd.DataFrame, title: str) -> Figure:
     if shown.empty:
         raise HyperMaskError("no method has a finished run, so there is nothing to draw; train one first.")
     printed = shown["paper_mean"].dropna()
+    columns = (shown[name] for name in ("method", "setting", "runs"))
+    names = [_row(method, setting, runs) for method, setting, runs in zip(*columns, strict=True)]
+    lines = sum(len(name.splitlines()) for name in names)
     # Each with what counts its runs, its label, and what its panel holds besides.
     quantities = {"accuracy": ("runs", "accuracy after all tasks, %", printed)}
     if shown["pairs"].any():
         quantities["difference"] = ("pairs", "difference over shared seeds, points", [0.0])
     with style():
-        figure = new_figure(title, PAGE, 0.17 * len(shown) + 1.1)
+        figure = new_figure(title, PAGE, 0.17 * lines + 1.1)
         axes = figure.subplots(1, len(quantities), sharey=True, squeeze=False)[0]
         for ax, (quantity, (count, label, besides)) in zip(axes, quantities.items(), strict=True):
             _whiskers(ax, shown, quantity, shown[count] > 2, besides)
@@ -40,10 +48,15 @@ def methods(frame: pd.DataFrame, title: str) -> Figure:
             axes[0].plot(printed, printed.index, "|", color=BLACK, markersize=9, label="paper")
         for ax in axes[1:]:
             ax.axvline(0, color=GREY, linewidth=0.6)
-        axes[0].set_yticks(range(len(shown)), (shown["method"] + " " + shown["setting"]).str.strip())
+        axes[0].set_yticks(range(len(shown)), names)
         axes[0].set_ylim(len(shown) - 0.4, -0.6)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         return figure
+
+
+def _row(method: str, setting: str, runs: int) -> str:
+    """A method's name, its setting in lines of its own where it is long, and how many runs it has."""
+    return "\n".join(textwrap.wrap(f"{method} {setting} ({counted(runs)})".replace("  ", " "), _NAME_WIDTH))
 
 
 def _whiskers(ax: Axes, shown: pd.DataFrame, quantity: str, narrow: pd.Series, besides: Sequence[float]) -> None:
