@@ -308,12 +308,19 @@ def to_frame(roots: Iterable[Path] | None = None) -> pd.DataFrame:
 
 
 def everything(roots: Iterable[Path]) -> Iterator[tuple[Path, Record]]:
-    """Every run below the folders, finished or not, with its folder; what is no record is warned about."""
+    """Every run below the folders, finished or not, with its folder; what is no record, or not in its place, is warned
+    about."""
     for root in roots:
         for path in sorted(root.glob("*/*/*/seed*.json")):
             record = _read_or_warn(path)
-            if record is not None:
+            if record is None:
+                continue
+            place = location(root, record.experiment, record.config_hash, record.seed)
+            if path == place:
                 yield root, record
+            else:
+                words = f"{paths.shown(path)} is left out: its place is {paths.shown(place)}."
+                warnings.warn(words, stacklevel=2)
 
 
 def _refuse_existing(path: Path, overwrite: bool) -> None:

@@ -7,8 +7,9 @@ given with both kinds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -149,9 +150,7 @@ def known_task_identity(runs: Mapping[str, Runs], table: int) -> Table:
 
 
 def backward_transfer(runs: Mapping[str, Runs]) -> Table:
-    """Table 4: every printed row, ours beside those this project runs, and our runs for which the paper
-    prints none.
-    """
+    """Table 4: every printed row, ours beside those this project runs."""
     rows = []
     for benchmark in BENCHMARKS:
         printed = [row for row in paper.table4() if row.benchmark == benchmark]
@@ -163,11 +162,6 @@ def backward_transfer(runs: Mapping[str, Runs]) -> Table:
             if ours is not None:
                 row = replace(row, ours=_bwt(ours.records), yours=_bwt(ours.own))
             rows.append(row)
-        shown = {row.method for row in rows if row.benchmark == benchmark}
-        for key, name in METHODS.items():
-            ours = runs.get(f"{benchmark}/{key}")
-            if ours is not None and ours.records and not any(method.startswith(name) for method in shown):
-                rows.append(Comparison(name, benchmark, BLANK, None, _bwt(ours.records), _bwt(ours.own)))
     notes = [
         BWT_NOTE,
         f"The authors ran HNET+ENT and HyperMask; WSN's zero holds by construction. {HNET_NOTE} The paper prints WSN's "
@@ -298,22 +292,10 @@ def per_run(runs: Mapping[str, Runs]) -> str:
 
 
 def per_task(runs: Runs) -> str:
-    """Plain text: mean and 95 % half width per task, just after training it and after all tasks; of many,
-    every tenth.
+    """Plain text: mean and 95 % half width per task, just after training it and after all tasks; of many, every tenth.
+    The reader's own runs, where they are shown, below.
     """
-    if not runs.records:
-        return f"{runs.name}: {paper.NOT_RUN}"
-    matrices = np.stack([record.accuracy for record in runs.records])
-    tasks = matrices.shape[1]
-    shown = range(tasks) if tasks <= 20 else [0, *range(9, tasks, 10)]
-    lines = [
-        f"{runs.name}, {counted(len(matrices))}",
-        f"{'task':>4}{'just after training, %':>26}{'after all tasks, %':>24}",
-    ]
-    for task in shown:
-        after, last = (metrics.summary(values) for values in (matrices[:, task, task], matrices[:, -1, task]))
-        lines.append(f"{task + 1:>4}{plus_minus(after.mean, after.t95, 2):>26}{plus_minus(last.mean, last.t95, 2):>24}")
-    return "\n".join(lines)
+    return _ours_and_yours(runs, _per_task)
 
 
 def mean_of(runs: Sequence[Record]) -> np.ndarray:
@@ -327,17 +309,10 @@ def final_mean(runs: Sequence[Record]) -> float:
 
 
 def mean_matrix(runs: Runs, digits: int = 2) -> str:
-    """Plain text: the mean accuracy matrix, row = after training task, column = evaluated on task."""
-    if not runs.records:
-        return f"{runs.name}: {paper.NOT_RUN}"
-    mean = mean_of(runs.records)
-    head = "after training task | evaluated on task"
-    tasks = range(len(mean))
-    numbers = "".join(f"{task + 1:>7}" for task in tasks)
-    lines = [f"{runs.name}, {_mean_over(len(runs.records))}", head, f"{'|':>21}{numbers}"]
-    for i in tasks:
-        lines.append(f"{i + 1:>19} |" + "".join(f"{value:>7.{digits}f}" for value in mean[i, : i + 1]))
-    return "\n".join(lines)
+    """Plain text: the mean accuracy matrix, row = after training task, column = evaluated on task; of the reader's own
+    runs, where they are shown, below.
+    """
+    return _ours_and_yours(runs, partial(_mean_matrix, digits=digits))
 
 
 def rank_among_printed(runs: Sequence[Record], benchmark: str, method: str) -> int:
@@ -399,6 +374,40 @@ def _others_printed(benchmark: str, method: str) -> dict[str, float]:
         for row in paper.known_task_rows()
         if row.benchmark == benchmark and row.method != method and _stands_in(row.place, 1)
     }
+
+
+def _ours_and_yours(runs: Runs, text: Callable[[str, Sequence[Record]], str]) -> str:
+    found = [text(runs.name, runs.records)]
+    if runs.own:
+        found.append(text(f"{runs.name}, your own runs", runs.own))
+    return "\n\n".join(found)
+
+
+def _per_task(name: str, runs: Sequence[Record]) -> str:
+    if not runs:
+        return f"{name}: {paper.NOT_RUN}"
+    matrices = np.stack([record.accuracy for record in runs])
+    tasks = matrices.shape[1]
+    shown = range(tasks) if tasks <= 20 else [0, *range(9, tasks, 10)]
+    lines = [
+        f"{name}, {counted(len(matrices))}",
+        f"{'task':>4}{'just after training, %':>26}{'after all tasks, %':>24}",
+    ]
+    for task in shown:
+        after, last = (metrics.summary(values) for values in (matrices[:, task, task], matrices[:, -1, task]))
+        lines.append(f"{task + 1:>4}{plus_minus(after.mean, after.t95, 2):>26}{plus_minus(last.mean, last.t95, 2):>24}")
+    return "\n".join(lines)
+
+
+def _mean_matrix(name: str, runs: Sequence[Record], digits: int) -> str:
+    if not runs:
+        return f"{name}: {paper.NOT_RUN}"
+    mean = mean_of(runs)
+    tasks = range(len(mean))
+    numbers = "".join(f"{task + 1:>7}" for task in tasks)
+    lines = [f"{name}, {_mean_over(len(runs))}", "after training task | evaluated on task", f"{'|':>21}{numbers}"]
+    lines += [f"{i + 1:>19} |" + "".join(f"{value:>7.{digits}f}" for value in mean[i, : i + 1]) for i in tasks]
+    return "\n".join(lines)
 
 
 def _mean_over(n: int) -> str:

@@ -103,8 +103,25 @@ def test_add_completes_a_record_by_its_inference_alone():
             admission.add([source])
 
 
-def test_add_refuses_an_inference_from_an_unclean_tree():
-    source = records.write(payload(inference={"environment": {"dirty": True}}), None, paths.runs())
+def test_add_refuses_damaged_logits():
+    source = records.write(payload(), logits(), paths.runs())
+    source.with_suffix(".npz").write_bytes(b"damaged")
+    with pytest.raises(RecordError, match=r"seed1\.npz"):
+        admission.add([source])
+    assert not paths.records().exists()
+
+
+def test_add_refuses_a_run_of_fewer_tasks_than_its_configuration_has():
+    named = experiments.get(NAME).config
+    fewer = payload(overrides=["tasks=4"]) | {"config": named.to_dict(), "config_hash": named.hash, "overrides": []}
+    source = records.write(fewer, None, paths.runs())
+    with pytest.raises(RecordError, match="has 4 tasks; expected the configuration's 5"):
+        admission.add([source], force_reason="please")
+
+
+@pytest.mark.parametrize("dirty", [True, None])
+def test_add_refuses_an_inference_from_an_unclean_tree(dirty):
+    source = records.write(payload(inference={"environment": {"dirty": dirty}}), None, paths.runs())
     with pytest.raises(RecordError, match="not come from a clean tree"):
         admission.add([source])
 

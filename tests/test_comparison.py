@@ -187,6 +187,12 @@ def test_runs_from_an_unclean_tree_are_named():
     assert notes[-1] == f"{MINE} (yours): from an unclean tree or an unknown revision: seed 1, 2."
 
 
+def test_a_measure_that_one_run_lacks_is_none_of_the_row():
+    ours(T, 1, 99.0)
+    ours(T, 2, 99.0, validation=[{"iteration": [], "loss": [], "accuracy": []}] * 5)
+    assert np.isnan(row(comparison.methods("split_mnist"), T)["validation_mean"])
+
+
 def test_images_that_were_prepared_otherwise_are_told():
     ours(T, 1, 99.0)
     mine(1, 97.0)

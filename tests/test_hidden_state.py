@@ -1,4 +1,5 @@
 import random
+from collections import deque
 from typing import ClassVar
 
 import numpy as np
@@ -178,3 +179,24 @@ def test_sets_are_told_alike_in_every_process():
     )
     told = salted.printed(program)
     assert len(told) == 1 and "target.kinds" in told.pop()
+
+
+@pytest.mark.parametrize(
+    ("container", "change"),
+    [
+        ({}, lambda held: held.update(seen=1)),
+        (set(), lambda held: held.add(1)),
+        (deque(), lambda held: held.append(1)),
+        (bytearray(), lambda held: held.extend(b"1")),
+        (torch.zeros(2), lambda held: held.add_(1)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_every_container_of_a_class_is_looked_at(container, change, monkeypatch):
+    monkeypatch.setattr(Plain, "kept", container, raising=False)
+    assert lost(Plain(), lambda: change(container)) == ["Plain.kept"]
+
+
+def test_tensors_of_the_same_bytes_are_told_apart_by_type_and_shape():
+    tensors = (torch.zeros(2, 3), torch.zeros(3, 2), torch.zeros(6), torch.zeros(2, 3, dtype=torch.int32))
+    assert len({tensor_digest(tensor) for tensor in tensors}) == 4

@@ -173,3 +173,16 @@ def test_code_that_keeps_no_source_is_told_alike_in_every_process():
         "print(text)\n"
     )
     assert len(salted.printed(program)) == 1
+
+
+def test_what_a_function_without_source_calls_tells_it_apart():
+    made = [eval(f"lambda x: x.{name}()") for name in ("relu", "tanh", "relu")]
+    assert own_code.told(made[0]) == own_code.told(made[2]) != own_code.told(made[1])
+
+
+class Extended(Layer):
+    """Of a class of one's own, whose source counts too."""
+
+
+def test_the_source_of_ones_own_base_classes_is_told():
+    assert set(own_code.sources([Extended])) == {f"{__name__}.Extended", f"{__name__}.Layer"}

@@ -76,12 +76,29 @@ def test_labels_that_are_not_counted_within_the_task():
     )
 
 
-def test_a_part_without_images():
+@pytest.mark.parametrize("part", ["train", "validation", "test"])
+def test_a_part_without_images(part):
     benchmark = split_digits(tasks=2)
-    wrong = with_task(benchmark, 1, test=benchmark.task(1).test[:0])
+    wrong = with_task(benchmark, 1, **{part: getattr(benchmark.task(1), part)[:0]})
     assert refusal(Untrained(2), wrong) == (
-        "there are 0 test images of task 2 of split_digits and 0 labels; expected as many, at least one."
+        f"there are 0 {part} images of task 2 of split_digits and 0 labels; expected as many, at least one."
     )
+
+
+def test_more_images_than_labels():
+    benchmark = split_digits(tasks=2)
+    given = benchmark.task(1).test
+    wrong = with_task(benchmark, 1, test=Split(given.images[:9], given.labels[:8]))
+    assert refusal(Untrained(2), wrong) == (
+        "there are 9 test images of task 2 of split_digits and 8 labels; expected as many, at least one."
+    )
+
+
+def test_labels_below_0():
+    benchmark = split_digits(tasks=2)
+    given = benchmark.task(0).train
+    wrong = with_task(benchmark, 0, train=Split(given.images, given.labels - 1))
+    assert "go from -1 to 0; expected 0 to 1" in refusal(Untrained(2), wrong)
 
 
 class Describes(Untrained):

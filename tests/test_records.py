@@ -191,6 +191,20 @@ def test_a_record_in_the_wrong_place_is_not_there(tmp_path):
         assert records.find(NAME, experiments.get(NAME).config.hash, tmp_path) == []
 
 
+def test_a_record_in_another_configurations_folder_is_in_none_of_its_means(tmp_path):
+    path = records.write(payload(), None, tmp_path)
+    other = experiments.get(NAME).override(["p=70"])
+    place = records.location(tmp_path, NAME, other.config.hash, 1)
+    place.parent.mkdir(parents=True)
+    place.write_bytes(path.read_bytes())
+    with pytest.warns(UserWarning, match="left out: it holds split_mnist/hypermask-t seed 1 of another configuration"):
+        assert records.find(NAME, other.config.hash, tmp_path) == []
+    path.with_name("seed7.json").write_bytes(path.read_bytes())
+    with pytest.warns(UserWarning, match="is left out: its place is ") as told:
+        assert [record.path for _, record in records.everything([tmp_path])] == [path]
+    assert len(told) == 2
+
+
 def test_damaged_logits_are_refused(tmp_path):
     path = records.write(payload(), logits(), tmp_path)
     beside = path.with_suffix(".npz")
@@ -221,6 +235,9 @@ def test_to_frame_has_one_row_per_run():
     assert frame["mean_accuracy"][0] == pytest.approx(99.2)
     assert np.isnan(frame["mean_accuracy"][1])
     assert frame["backward_transfer"][0] == pytest.approx(np.mean([9.0, 8.1, 7.2, 6.3]))
+    # Column i of the matrix is 90 + i, ..., 93 and then the last row, 99.0, 99.1, ...
+    assert frame["diagonal_mean"][0] == pytest.approx(np.mean([90, 91, 92, 93, 99.4]))
+    assert frame["forgetting"][0] == pytest.approx(np.mean([93 - 99.0, 93 - 99.1, 93 - 99.2, 93 - 99.3]))
     assert frame["training_seconds"][0] == 300.0
     assert frame["device_name"][0] == "Test CPU"
     assert frame["method.beta"][0] == 1e-3

@@ -170,12 +170,12 @@ def test_refresh_refuses_a_notebook_that_shows_own_runs(root):
         ("changes", 'changes: str = "p=70 beta=0.01"  # of your own'),
         ("seeds", "seeds: list[int] = [1, 2]  # yours"),
         ("own_runs", "own_runs: bool = True  # yours"),
+        ("profile", 'profile: str = "paper"  # which'),
     ],
 )
 def test_refresh_refuses_a_readers_parameters(root, name, line):
-    write_notebook(
-        root, "fig10_split_mnist_mean_accuracy", "print(1)", parameters=f'profile: str = "recorded"\n{line}\n'
-    )
+    first = "" if name == "profile" else 'profile: str = "recorded"\n'
+    write_notebook(root, "fig10_split_mnist_mean_accuracy", "print(1)", parameters=f"{first}{line}\n")
     with pytest.raises(HyperMaskError, match=rf"^fig10_split_mnist_mean_accuracy\.ipynb has {name} = .*; a committed"):
         regenerate.refresh_committed(["fig10"])
 
@@ -209,3 +209,10 @@ def test_an_interrupt_leaves_no_kernel_and_no_half_written_file(root, request_to
     kernel = int(mark.read_text())
     assert not psutil.pid_exists(kernel) or psutil.Process(kernel).status() == psutil.STATUS_ZOMBIE
     assert list((root / "build/notebooks/recorded").iterdir()) == []
+
+
+@pytest.mark.parametrize(("cores", "jobs", "threads"), [(8, 2, "4"), (2, 4, "1"), (8, 1, "7")])
+def test_notebooks_side_by_side_share_the_cores(cores, jobs, threads, monkeypatch):
+    monkeypatch.setattr(regenerate.os, "cpu_count", lambda: cores)
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert regenerate._environment(jobs)["OMP_NUM_THREADS"] == threads

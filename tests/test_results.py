@@ -178,6 +178,16 @@ def test_paper_trains_the_changed_runs_in_place_of_the_named_ones(root, monkeypa
     assert runs.own[0].config_hash == stand_in.override(["p=70"]).config.hash
 
 
+def test_paper_trains_a_changed_run_of_a_seed_that_is_shipped_unchanged_and_leaves_a_diverged_one(root, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        training, "run_experiment", lambda experiment, seed, **_: asked.append((experiment.overrides, seed))
+    )
+    write_record(root / "runs", NAME, 4, status="diverged", overrides=["p=70"])
+    gather("fig10", "paper", changes="p=70", seeds=[1, 4])
+    assert asked == [(("p=70",), 1)]
+
+
 def test_smoke_trains_a_stand_in_of_changed_runs_as_well(root):
     runs = gather("fig10", "smoke", changes="p=70", seeds=[2])[NAME]
     assert (seeds(runs.records), seeds(runs.own)) == ([1, 2], [2])

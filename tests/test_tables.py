@@ -76,7 +76,7 @@ def test_a_table_needs_the_runs_that_stand_in_it(root, number):
     assert (frame.runs > 0).sum() == len(runs)
 
 
-def test_backward_transfer_has_every_printed_value_and_our_unprinted_ones(root):
+def test_backward_transfer_has_every_printed_value(root):
     table = tables.backward_transfer(gather("table04"))
     assert len(table.frame) == len(paper.table4())
     ours = row(table, method="HyperMask-T", benchmark="split_mnist")
@@ -219,6 +219,16 @@ def test_per_task_shows_every_tenth_of_many(root):
     assert len(tables.per_task(runs["permuted_mnist_10/hypermask-t"]).splitlines()) == 12
     tasks = [line.split()[0] for line in tables.per_task(runs["permuted_mnist_100/hypermask-t"]).splitlines()[2:]]
     assert tasks == ["1", *map(str, range(10, 101, 10))]
+
+
+def test_own_runs_have_their_numbers_as_text_too(root):
+    write_record(root / "runs", "split_mnist/hypermask-t", 1)
+    runs = gather("fig10", own_runs=True)["split_mnist/hypermask-t"]
+    for text in (tables.mean_matrix(runs), tables.per_task(runs)):
+        ours, yours = text.split("\n\n")
+        assert ours.startswith("split_mnist/hypermask-t, ")
+        assert yours.startswith("split_mnist/hypermask-t, your own runs, ")
+        assert len(ours.splitlines()) == len(yours.splitlines())
 
 
 def test_mean_matrix_and_rank(root):

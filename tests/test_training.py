@@ -880,3 +880,69 @@ def test_training_says_nothing_it_need_not(capfd):
         warnings.simplefilter("error")
         train(hypermask_on_digits(), split_digits(tasks=2), TINY)
     assert capfd.readouterr() == ("", "")
+
+
+# -- times, and what a checkpoint is of ---------------------------------------------------------------------
+
+
+def test_a_stopwatch_stands_still_while_it_is_paused(monkeypatch):
+    now = iter([10.0, 13.0, 20.0, 22.0, 23.0, 30.0])
+    monkeypatch.setattr(training.time, "perf_counter", lambda: next(now))
+    watch = training.Stopwatch(torch.device("cpu"))
+    for _ in range(2):
+        with watch.paused():
+            pass
+    assert watch.seconds() == 20.0 - 7.0 - 1.0
+
+
+def resumable(settings=None, seed=1, data="a", weight=0.0):
+    benchmark = split_digits(tasks=2)
+    benchmark.checksums = {"pixels": data}
+    method = Counter(2)
+    method.set_weights({"weight": torch.tensor(weight)})
+    identity = {"config_hash": "0" * 64, "seed": seed}
+    return training._resumable(identity, settings or training.Settings(seed=1), benchmark, method)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"settings": training.Settings(seed=1, engine="eager")},
+        {"settings": training.Settings(seed=1, evaluate_every=7)},
+        {"settings": training.Settings(seed=1, infer=("ent",))},
+        {"seed": 2},
+        {"data": "b"},
+        {"weight": 1.0},
+    ],
+    ids=str,
+)
+def test_a_run_of_anything_else_does_not_go_on_from_a_checkpoint(other):
+    assert resumable() == resumable()
+    assert resumable(**other) != resumable()
+
+
+@pytest.mark.parametrize("fact", ["torch", "device_name", "threads", "version"])
+def test_nor_does_one_of_other_libraries_devices_or_threads(fact, monkeypatch):
+    before, facts = resumable(), environment(torch.device("cpu"))
+    monkeypatch.setattr(training, "environment", lambda device: facts | {fact: "another"})
+    assert resumable() != before
+
+
+def test_nor_does_one_of_other_code(tmp_path, monkeypatch):
+    for name in ("a.py", "b.c"):
+        (tmp_path / name).write_text("1")
+    monkeypatch.setattr(training, "PACKAGE", tmp_path)
+    found = [resumable()]
+    for name in ("a.py", "b.c"):
+        (tmp_path / name).write_text("2")
+        found.append(resumable())
+    assert found[0] != found[1] != found[2]
+
+
+def test_of_more_than_nine_states_the_latest_is_the_one_with_the_highest_number(tmp_path):
+    with checkpoints.Checkpoints(tmp_path / "seed1.json", {"config": "a"}) as saved:
+        for finished in range(1, 12):
+            layers = [{"hidden": torch.tensor([float(task)])} for task in range(finished)]
+            saved.save(checkpoints.State(finished, {"weight": torch.zeros(1)}, {}, layers))
+        assert saved.latest().finished == 11
+        saved.remove()

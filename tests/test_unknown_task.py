@@ -58,6 +58,8 @@ def test_readings_stand_side_by_side(runs):
     assert last.status == "within spread"
     average = row(table, method="HyperMask+FeCAM", target="fixed", aggregate="5 runs", metric="average task accuracy")
     assert average.released_code_mean == pytest.approx((90 + 80 + 70 + 65 + 55.5) / 5)
+    # Task statistics: of the final networks too.
+    assert average.task_statistics_mean == pytest.approx((90 + 80 + 70 + 65 + 43) / 5)
     assert average.after_task_mean == pytest.approx((92 + 82 + 72 + 67 + 55.5) / 5)
 
 

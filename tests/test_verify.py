@@ -34,7 +34,10 @@ def test_identity_covers_every_entry_of_the_matrix():
 @pytest.mark.parametrize(
     "changes",
     [{"engine": "fused"}]
-    + [{"environment": payload()["environment"] | {key: value}} for key, value in (("threads", 4), ("torch", "2.11.0"))]
+    + [
+        {"environment": payload()["environment"] | {key: value}}
+        for key, value in (("threads", 4), ("torch", "2.11.0"), ("kernel", "another"))
+    ]
     + [{"environment": ELSEWHERE}],
 )
 def test_elsewhere_the_tolerance_is_at_least_0_3(changes):

@@ -158,7 +158,7 @@ def _mean_accuracy(ax: Axes, panel: Panel) -> None:
     if panel.matrices is None and panel.own is None:
         mean = 50.0 if panel.printed is None else panel.printed[0]
         ax.set_ylim(mean - 2, mean + 2)
-        ax.text(0.5, 0.25, "not run", transform=ax.transAxes, ha="center", va="center", color=BLACK)
+        ax.text(0.5, 0.07, "not run", transform=ax.transAxes, ha="center", va="center", color=BLACK)
     if panel.runs == 2:
         ax.set_ylim(*_limits(panel))
     note = "\n(one run: no interval)" if panel.runs == 1 else ""
@@ -238,7 +238,7 @@ def _setting_curves(ax: Axes, group: str, panels: Sequence[Panel], intervals: bo
             entries += ax.plot([], [], linestyle="none", label=f"{panel.title}: not run")
         _printed_line(ax, panel, MAIN_PAPER)
     if all(panel.matrices is None and panel.own is None for panel in panels):
-        ax.text(0.5, 0.25, "not run", transform=ax.transAxes, ha="center", va="center", color=BLACK)
+        ax.text(0.5, 0.07, "not run", transform=ax.transAxes, ha="center", va="center", color=BLACK)
     ax.set(title=group, xlabel="task")
     ax.set_xlim(0.5, count + 0.5)
     ax.set_xticks(range(1, count + 1) if count <= 10 else [1, *range(10, count + 1, 10)])

@@ -51,3 +51,32 @@ def test_a_step_asks_the_device_for_no_value(name):
     labels = torch.empty(8, dtype=torch.int64, device="meta")
     loss = method.backward(inputs, labels, 2, torch.ones(1, device="meta"), 12, optimizer)
     assert (loss.shape, loss.device.type) == ((), "meta")
+
+
+@pytest.mark.parametrize(("choice", "trains"), [("with-target", False), ("always", True)])
+def test_batch_norm_of_a_fixed_target_trains_where_the_configuration_says_so(choice, trains):
+    config = experiments.smoke("split_cifar100/hypermask-f").override([f"norm_parameters={choice}"]).config
+    method = methods.build(config.method, benchmarks.build(config.benchmark, 1, "cpu"), seed=1)
+    target = dict(method.target.named_parameters())
+    norm = {
+        f"{name}.{kind}"
+        for name, part in method.target.named_modules()
+        if isinstance(part, torch.nn.BatchNorm2d)
+        for kind in ("weight", "bias")
+    }
+    assert norm
+    assert {name for name, parameter in target.items() if parameter.requires_grad} == (norm if trains else set())
+
+
+def test_hnet_starts_from_the_initialisation_that_the_configuration_names():
+    def weights(choice: str) -> list[torch.Tensor]:
+        config = small("split_mnist/hnet").override([f"initialisation={choice}"]).config
+        method = methods.build(config.method, benchmarks.build(config.benchmark, 1, "cpu"), seed=1)
+        return [*method.hypernetwork.layer_weight_tensors, *method.hypernetwork.layer_bias_vectors]
+
+    xavier, hypnettorch = weights("xavier"), weights("hypnettorch")
+    assert not any(torch.equal(mine, theirs) for mine, theirs in zip(xavier, hypnettorch, strict=True))
+    for weight in xavier:
+        # Biases are zero, weights uniform within sqrt(6 / (fan in + fan out)).
+        bound = (6 / sum(weight.shape)) ** 0.5 if weight.ndim == 2 else 0.0
+        assert 0.9 * bound <= weight.abs().max().item() <= bound
