@@ -218,19 +218,30 @@ def test_predictions_equal_a_loop_over_networks_and_classes(digits, untrained, b
     assert reading["task_accuracy"][-1] == pytest.approx(100 * np.trace(confusion) / len(right))
 
 
-def test_with_every_number_of_tasks_known_each_row_is_that_of_these_tasks_alone(digits, untrained, monkeypatch):
+class Projections(Method):
+    """Features of a task are projections of its own, so that a class may be nearest in any task's network."""
+
+    def __init__(self, tasks: int) -> None:
+        super().__init__()
+        self.matrices = [random(6, 20, seed=task) for task in range(tasks)]
+
+    def features(self, inputs, task):
+        return inputs @ self.matrices[task]
+
+
+def test_with_every_number_of_tasks_known_each_row_is_that_of_these_tasks_alone(monkeypatch):
     monkeypatch.setattr(fecam, "BLOCK", 5)
-    classes = inference.Classes([digits.task(task).classes for task in range(3)], digits.device)
-    inputs = [digits.prepare(digits.task(task).test.images, task) for task in range(3)]
-    size = sum(map(len, inputs))
-    procedure = FeCAM(digits)
-    with torch.no_grad():
-        procedure.learn(untrained, 3)
-        rows = inference.predict(procedure, untrained, classes, inputs, size, every=True)
-        for known in (1, 2, 3):
-            procedure.learn(untrained, known)
-            alone = inference.predict(procedure, untrained, classes.of_first(known), inputs, size)
-            assert torch.equal(rows[known - 1], alone[0])
+    tasks, images = 4, random(300, 6, seed=9)
+    method, procedure = Projections(tasks), FeCAM(None)
+    identity = torch.eye(20, dtype=torch.float64).expand(2, -1, -1)
+    known = [Prototypes(normalise(random(2, 20, seed=20 + task)), identity) for task in range(tasks)]
+    classes = inference.Classes([(2 * task, 2 * task + 1) for task in range(tasks)], torch.device("cpu"))
+    procedure._prototypes = known
+    rows = inference.predict(procedure, method, classes, [images], 300, every=True)
+    for count in range(1, tasks + 1):
+        procedure._prototypes = known[:count]
+        alone = inference.predict(procedure, method, classes.of_first(count), [images], 300)
+        assert torch.equal(rows[count - 1], alone[0])
 
 
 def test_features_that_are_no_numbers_are_refused(digits, untrained):
