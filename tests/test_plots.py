@@ -93,6 +93,7 @@ def test_text_is_at_least_7_pt_and_intervals_need_two_runs(runs):
     assert len(bars) == 2
     assert all(bar.has_yerr == (runs > 1) for bar in bars)
     assert ("(one run: no interval)" in figure.axes[0].get_title()) == (runs == 1)
+    assert figure.legends[0].get_title().get_text() == ("" if runs == 1 else curves.INTERVALS)
 
 
 def test_mean_accuracy_draws_blue_circles_and_orange_squares():
@@ -298,4 +299,4 @@ def test_names_of_methods_say_their_runs_and_long_ones_are_broken():
     figure = plots.methods(numbers(mine, base), "title")
     first, second = (label.get_text() for label in figure.axes[0].get_yticklabels())
     assert (first.replace("\n", " "), second) == (f"mine {long} (n = 2)", "base (one run)")
-    assert max(map(len, first.splitlines())) <= 42
+    assert max(map(len, first.splitlines())) <= 48

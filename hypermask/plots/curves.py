@@ -37,6 +37,7 @@ YOURS = f"your own runs, {AFTER_ALL}"
 PAPER = f"paper, mean {AFTER_ALL} ± sd"
 MODEL_MEAN = f"mean {AFTER_ALL}"
 MODEL_PAPER = f"paper's model, mean {AFTER_ALL}"
+INTERVALS = "bars and bands around ours: 95 % t intervals"
 MAIN_PAPER = f"paper, main setting, mean {AFTER_ALL} ± sd"
 
 # Colour, marker and line of each series of a panel, the main one first.
@@ -65,7 +66,8 @@ def mean_accuracy(panels: Sequence[Panel], title: str) -> Figure:
             _mean_accuracy(ax, panel)
         handles, labels = _legend_entries(axes)
         columns = 1 if len(panels) == 1 else len(labels)
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, 4))
+        said = INTERVALS if any(panel.runs > 1 for panel in panels) else None
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, 4), title=said)
         return figure
 
 

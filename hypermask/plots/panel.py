@@ -42,14 +42,14 @@ class Panel:
         return 0 if self.matrices is None else len(self.matrices)
 
     def values(self) -> str:
-        """Our mean accuracy after all tasks and the paper's; on two lines where there are own runs."""
+        """Our mean accuracy after all tasks and the paper's; on a line each where there are own runs."""
         parts = []
         if self.matrices is None:
             parts.append("not run")
         else:
             parts.append(_mean_of_runs(self.whose, self.matrices))
         if self.own is not None:
-            parts[0] += f"; {_mean_of_runs('yours', self.own)}"
+            parts.append(_mean_of_runs("yours", self.own))
         if self.printed is not None:
             parts.append(f"paper {self.printed_text()}")
         return ("; " if self.own is None else "\n").join(parts)

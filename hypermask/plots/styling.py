@@ -39,6 +39,7 @@ _STYLE = {
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "legend.fontsize": 7,
+    "legend.title_fontsize": 7,
     "figure.titlesize": 8.5,
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,

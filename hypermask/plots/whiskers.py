@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Letters in a line of a row's name.
-_NAME_WIDTH = 42
+_NAME_WIDTH = 48
 
 
 def methods(frame: pd.DataFrame, title: str) -> Figure:
@@ -56,7 +56,10 @@ def methods(frame: pd.DataFrame, title: str) -> Figure:
 
 def _row(method: str, setting: str, runs: int) -> str:
     """A method's name, its setting in lines of its own where it is long, and how many runs it has."""
-    return "\n".join(textwrap.wrap(f"{method} {setting} ({counted(runs)})".replace("  ", " "), _NAME_WIDTH))
+    # What is in parentheses stays on one line.
+    count = f"({counted(runs)})".replace(" ", "\N{NO-BREAK SPACE}")
+    lines = textwrap.wrap(" ".join(filter(None, (method, setting, count))), _NAME_WIDTH, break_on_hyphens=False)
+    return "\n".join(lines).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def _whiskers(ax: Axes, shown: pd.DataFrame, quantity: str, narrow: pd.Series, besides: Sequence[float]) -> None:
