@@ -9,7 +9,7 @@ import numpy as np
 
 from hypermask import experiments, metrics, paper
 from hypermask.paper import NO_SPREAD
-from hypermask.printed_and_ours import BATCH_NOTE, YOURS_NOTE, Comparison, compared
+from hypermask.printed_and_ours import BATCH_NOTE, Comparison, compared
 from hypermask.tables import ACCURACY_NOTE, settings
 from hypermask.typesetting import BLANK, Table, fixed, number, plus_minus
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hypermask.records import Record
     from hypermask.results import Runs
 
+YOURS_ONE_NOTE = "Yours: your own run of that setting, ± over its tasks."
 SEEDS_NOTE = "The paper's means are over three runs; ours over the runs of seeds 1 to 3 that there are, for every row."
 TASKS_NOTE = (
     "±: standard deviation over the 40 tasks of one run (ours: population); it tells how tasks differ, not how runs do."
@@ -100,7 +101,7 @@ def tiny_imagenet(runs: Mapping[str, Runs], target: str) -> Table:
         notes=(
             *(ACCURACY_NOTE, BATCH_NOTE, TASKS_NOTE, SINGLE_NOTE, _MAIN_NOTES[target]),
             *([TWICE_NOTE] if twice else []),
-            *([YOURS_NOTE] if shows_own else []),
+            *([YOURS_ONE_NOTE] if shows_own else []),
         ),
         text_columns=2,
     )

@@ -143,7 +143,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 def _refuse_unfit(record: Record) -> None:
     """What no reason excuses: a run that is not a named configuration.
 
-    One that diverged is a result: tables name it and leave it out of their means.
+    One that diverged is a result: notebooks name it and leave it out of their means.
     """
     run = f"{record.experiment} seed {record.seed}"
     config = experiments.get(record.experiment).override(record.payload["overrides"]).config

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -440,8 +441,10 @@ def leading_to(name: str, config: Mapping[str, Any], recorded: Sequence[str]) ->
     name's other values may have been others then. HyperMaskError where no changes lead to it.
     """
     named, wanted = get(name), Config.from_dict(config)
-    if named.config.override(recorded) == wanted:
-        return named.override(list(recorded))
+    # What was a change then may be none that can be made today.
+    with suppress(HyperMaskError):
+        if named.config.override(recorded) == wanted:
+            return named.override(list(recorded))
     found = named.override(named.config.changes_to(wanted))
     if found.config != wanted:
         raise HyperMaskError(f"no changes of {name} make the configuration of this record; it is of another kind.")

@@ -113,7 +113,7 @@ class Outputs:
         shown = {
             record.path.relative_to(paths.root()).as_posix(): record.content_sha256
             for group in runs
-            for record in (*group.records, *group.unfinished, *group.own)
+            for record in (*group.records, *group.unfinished, *group.own, *group.own_unfinished)
         }
         manifest = {
             "notebook": self.notebook,

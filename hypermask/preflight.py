@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -63,10 +64,9 @@ def _check_kind(method: Method) -> None:
     kind = type(method).__name__
     if type(method).logits is Method.logits:
         raise HyperMaskError(f"{kind} has no logits(inputs, task), the class scores of a task's network; add it.")
-    if type(method).loss is Method.loss and type(method).backward is Method.backward:
-        raise HyperMaskError(f"{kind} has no loss(inputs, labels, task, iteration, iterations) to minimise; add it.")
-    if not isinstance(getattr(method, "tasks", None), int):
-        raise HyperMaskError(f"tasks of {kind} is {getattr(method, 'tasks', None)!r}; expected how many it learns.")
+    tasks = getattr(method, "tasks", None)
+    if not isinstance(tasks, Integral):
+        raise HyperMaskError(f"tasks of {kind} is {tasks!r}; expected a whole number, how many it learns.")
 
 
 def claim(method: Method) -> None:
@@ -94,6 +94,12 @@ def claim(method: Method) -> None:
 def try_out(method: Method, benchmark: Benchmark, task: int, features: bool = False) -> None:
     """Give the network of a task that is about to train two of its images, and refuse one that cannot tell its classes
     apart, or has no features where they will be asked for. The method is left in training mode."""
+    kind = type(method)
+    if kind.loss is Method.loss and kind.backward is Method.backward:
+        raise HyperMaskError(
+            f"{kind.__name__} has no loss(inputs, labels, task, iteration, iterations) to minimise; add it, or let no "
+            "parameter require a gradient."
+        )
     method.eval()
     inputs = benchmark.prepare(benchmark.task(task).train.images[:2], task)
     if inputs.shape[1:] != tuple(benchmark.input_shape):
@@ -126,11 +132,11 @@ def _types_told(method: Method, inputs: torch.Tensor) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        others = {str(p.dtype) for p in method.parameters() if p.dtype != inputs.dtype}
-        if not others:
+        kinds = {parameter.dtype for parameter in method.parameters()}
+        if inputs.dtype in kinds or not kinds or isinstance(error, torch.OutOfMemoryError):
             raise
         raise HyperMaskError(
-            f"a network with weights of {' and '.join(sorted(others))} cannot take the inputs, which are "
+            f"a network with weights of {' and '.join(sorted(map(str, kinds)))} cannot take the inputs, which are "
             f"{inputs.dtype} ({str(error).splitlines()[0]}); make them alike."
         ) from None
 

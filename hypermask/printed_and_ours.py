@@ -35,7 +35,7 @@ SPREAD_NOTE = (
     "Ours: mean ± sample standard deviation over n runs; pop. sd: population standard deviation, the kind that the "
     "paper is taken to print of its own runs; 95 %: half width of the t interval of the mean. One run has no spread."
 )
-YOURS_NOTE = "Yours: the runs in runs/, mean ± sample standard deviation (runs), apart from ours."
+YOURS_NOTE = "Yours: your own runs, mean ± sample standard deviation (runs), apart from ours."
 INTERVAL_NOTE = (
     f"{OUTSIDE_INTERVAL}: although within spread, the printed mean lies outside the 95 % interval of ours, by more "
     f"than its rounding; {INSIDE_INTERVAL}: although it differs, inside."
@@ -48,8 +48,8 @@ STATUS_NOTE = (
 )
 
 BATCH_NOTE = (
-    "Batch norm of ResNet-18 (CIFAR-100, Tiny ImageNet) uses the statistics of each batch, in evaluation too, unless a "
-    "row says batch_stats=task."
+    "Batch norm of HyperMask's and WSN's ResNet-18 (CIFAR-100, Tiny ImageNet) uses the statistics of each batch, in "
+    "evaluation too, unless a row says batch_stats=task; that of the classifiers on frozen features uses running ones."
 )
 
 

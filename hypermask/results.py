@@ -81,14 +81,16 @@ class Runs:
         """The runs of these seeds alone."""
         kept = {
             kind: tuple(record for record in getattr(self, kind) if record.seed in seeds)
-            for kind in ("records", "own", "unfinished")
+            for kind in ("records", "own", "unfinished", "own_unfinished")
         }
         return replace(self, need=replace(self.need, seeds=tuple(seeds)), **kept)
 
     @property
     def command(self) -> str:
-        """What makes the missing runs; empty when none is missing."""
-        return self.need.command(self.missing_seeds) if self.missing_seeds else ""
+        """What makes the missing runs; empty when none is missing. One that diverged would again."""
+        diverged = {record.seed for record in self.unfinished}
+        seeds = [seed for seed in self.missing_seeds if seed not in diverged]
+        return self.need.command(seeds) if seeds else ""
 
 
 def counted(n: int) -> str:
@@ -214,6 +216,11 @@ def report_settings(item: str, runs: Iterable[Runs]) -> str:
             for group in settings
             for record in group.unfinished
         ]
+        lines += [
+            f"  {group.label}, your own seed {record.seed} is left out: {record.status}"
+            for group in settings
+            for record in group.own_unfinished
+        ]
         own = sum(bool(group.own) for group in settings)
         if own:
             lines.append(f"  settings with your own runs: {own}")
@@ -243,7 +250,8 @@ def _recorded(item: Item, need: Need, own: Need, profile: str, shows_own: bool, 
     shipped = _shown(item, need, need.configured, paths.records())
     changed = own.configured.config != need.configured.config
     if profile == "paper":
-        there = set() if changed else {record.seed for record in shipped if need.met_by(record)}
+        ended = {record.seed for record in shipped if not record.finished or need.met_by(record)}
+        there = set() if changed else ended
         missing = [seed for seed in own.seeds if seed not in there]
         _train(item, own, own.configured, missing, device, paths.runs())
     yours = _shown(item, own, own.configured, paths.runs()) if shows_own else []

@@ -93,7 +93,7 @@ def closing_table() -> str:
         written = f"{Path(item.files[0]).with_suffix('')}.{{{','.join(Path(name).suffix[1:] for name in present)}}}"
         quantity, printed, shipped, yours = _headline_cells(item)
         rows.append((item.id, quantity, printed, shipped, yours, written if present else "none yet"))
-    return f"{_columns(rows)}\n\n±: the paper's as printed; of ours and yours the sample standard deviation (runs)"
+    return f"{_columns(rows)}\n\n±: the paper's as printed; of the others the sample standard deviation (runs)"
 
 
 def markdown() -> str:

@@ -120,15 +120,17 @@ def render(listed: Sequence[Job]) -> str:
 
 
 def _job(experiment: Experiment, seeds: tuple[int, ...], infer: tuple[str, ...] = ()) -> Job:
-    finished = [
-        tuple(
-            record.seed
-            for record in records.find(experiment.name, experiment.config.hash, root, seeds)
-            if record.finished and items.has_inferred(record, infer)
-        )
-        for root in (paths.records(), paths.runs())
-    ]
-    return Job(experiment, seeds, *finished, infer)
+    shipped, own = (
+        records.find(experiment.name, experiment.config.hash, root, seeds) for root in (paths.records(), paths.runs())
+    )
+    return Job(
+        experiment,
+        seeds,
+        # One that diverged would again.
+        shipped=tuple(r.seed for r in shipped if not r.finished or items.has_inferred(r, infer)),
+        own=tuple(r.seed for r in own if r.finished and items.has_inferred(r, infer)),
+        infer=infer,
+    )
 
 
 def _listed(seeds: Sequence[int]) -> str:

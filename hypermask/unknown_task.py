@@ -31,11 +31,11 @@ _CLASSES, _TASKS = "class_accuracy", "task_accuracy"
 
 READINGS_NOTE = (
     "Readings of ours. Released code, as in the authors' code and so the one that a value they measured is compared "
-    "with: the final networks, and batches that hold images of one task only. After task, with which quoted values are "
-    "compared: batches of one task, and the networks as they were after task j. Shuffled: the final networks, and "
-    "batches of all tasks mixed. In all three batch norm, where there is any, uses the "
-    "statistics of each batch. Task statistics: runs whose batch norm keeps those of each task's training images, so "
-    "that batches do not matter."
+    "with: the final networks, and batches that hold images of one task only. After task, with which quoted values "
+    "are compared: batches of one task, and the networks as they were after task j. Shuffled: the final networks, and "
+    "batches of all tasks mixed. In all three HyperMask's batch norm uses the statistics of each batch, that of the "
+    "classifiers on frozen features running ones. Task statistics: runs whose batch norm keeps those of each task's "
+    "training images, so that batches do not matter."
 )
 METRICS_NOTE = (
     "Mean overall and last task accuracy: share of the test images of all tasks, pooled, whose class is right; where "
@@ -313,7 +313,8 @@ def _texts(row: Row, shows_own: bool) -> tuple[str, ...]:
     ]
     if shows_own:
         yours = row.measured(row.runs.own, row.reading) if row.runs else None
-        texts.append(f"{yours.mean:.2f} ({counted(len(row.values(row.runs.own, row.reading)))})" if yours else BLANK)
+        count = len(row.values(row.runs.own, row.reading)) if yours else 0
+        texts.append(f"{plus_minus(yours.mean, yours.sd, 2)} ({counted(count)})" if yours else BLANK)
     return tuple(texts)
 
 

@@ -134,7 +134,7 @@ def test_add_refuses_all_if_one_is_unfit():
     assert not paths.records().exists()
 
 
-def test_add_takes_diverged_runs_so_that_tables_name_them():
+def test_add_takes_diverged_runs_so_that_notebooks_name_them():
     records.write(payload(seed=1), None, paths.runs())
     records.write(payload(seed=2, status="diverged"), None, paths.runs())
     assert [path.name for path in admission.add([paths.runs()])] == ["seed1.json", "seed2.json"]

@@ -88,6 +88,13 @@ def test_a_value_that_was_the_named_one_then_is_a_change_today(changes):
         assert (found.config.to_dict(), found.overrides) == (config, changes)
 
 
+@pytest.mark.parametrize("recorded", [["target_hidden=100,100"], ["gone=1"]])
+def test_changes_that_cannot_be_made_today_are_left_aside(recorded):
+    changes = ("target=mlp", "target_hidden=100,100", "target_stem=none")
+    found = experiments.leading_to(CIFAR100, of_a_record(CIFAR100, *changes), recorded)
+    assert found.overrides == changes
+
+
 def test_no_changes_lead_to_another_kind_of_configuration():
     with pytest.raises(HyperMaskError, match=r"^no changes of split_mnist/hypermask-t make the configuration of this"):
         experiments.leading_to("split_mnist/hypermask-t", of_a_record("split_mnist/hnet"), [])

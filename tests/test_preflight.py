@@ -313,6 +313,10 @@ class WithoutLogits(Method):
 class WithoutLoss(Method):
     tasks = 2
 
+    def __init__(self, trains=True):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(()), requires_grad=trains)
+
     def logits(self, inputs, task):
         return inputs[:, :2]
 
@@ -327,8 +331,12 @@ class WithoutTasks(Counter):
     ("method", "sentence"),
     [
         (WithoutLogits(), "WithoutLogits has no logits(inputs, task), the class scores of a task's network; add it."),
-        (WithoutLoss(), "WithoutLoss has no loss(inputs, labels, task, iteration, iterations) to minimise; add it."),
-        (WithoutTasks(), "tasks of WithoutTasks is '2'; expected how many it learns."),
+        (
+            WithoutLoss(),
+            "WithoutLoss has no loss(inputs, labels, task, iteration, iterations) to minimise; add it, or let no "
+            "parameter require a gradient.",
+        ),
+        (WithoutTasks(), "tasks of WithoutTasks is '2'; expected a whole number, how many it learns."),
         (
             nn.Linear(64, 2),
             "the method is a Linear; expected an object of a subclass of hypermask.Method, or a network under "
@@ -343,6 +351,10 @@ class WithoutTasks(Counter):
 )
 def test_what_is_no_method_or_lacks_a_part(method, sentence):
     assert refusal(method, split_digits(tasks=2)) == sentence
+
+
+def test_a_method_that_trains_nothing_needs_no_loss():
+    assert train(WithoutLoss(trains=False), split_digits(tasks=2), TINY).finished
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(
     packed = {path.relative_to(root).as_posix() for path in (kept, kept.with_suffix(".npz"), diverged, plain, bench)}
     with tarfile.open(root / "out.tar") as archive:
         assert set(archive.getnames()) == packed
-    assert ended.stdout.splitlines()[-1] == f"gpu: everything is done; {root / 'out.tar'} holds all finished runs."
+    assert ended.stdout.splitlines()[-1] == f"gpu: everything is done; {root / 'out.tar'} holds all runs that ended."
     assert sum(command.startswith(("bench", "verify")) for command in commands) == 3
     gpu(5)
     again = (root / "commands").read_text().splitlines()[len(commands) :]
@@ -251,7 +251,7 @@ def test_on_a_gpu_failures_are_told_at_the_end(root, gpu):
     assert ended.returncode == 1
     *_, last = ended.stdout.splitlines()
     count = len((root / "commands").read_text().splitlines())
-    assert last == f"gpu: everything is done; {count} of {count} commands failed, see above; no run has finished."
+    assert last == f"gpu: everything is done; {count} of {count} commands failed, see above; no run has ended."
     assert not (root / "out.tar").exists()
 
 
@@ -278,7 +278,7 @@ def test_on_a_gpu_nothing_begins_when_the_time_is_up(root, gpu):
     ended = gpu(0)
     assert (ended.returncode, ended.stdout) == (
         0,
-        "gpu: the time is up; call it again to go on; no run has finished.\n",
+        "gpu: the time is up; call it again to go on; no run has ended.\n",
     )
     assert not (root / "commands").exists()
 

@@ -5,8 +5,9 @@
 #
 # Needs Python (`python3`, or what PYTHON names, say .venv/bin/python) with torch, torchvision, numpy, scipy, pandas,
 # scikit-learn, pillow, safetensors, tqdm and hypnettorch, and where data sets are to be downloaded pooch and requests;
-# no installation of this project. Photographs are looked for where HYPERMASK_DATA says. After each command OUT.tar is rewritten with all finished runs so far; bring them home with
-# `hypermask records add OUT.tar`. Called again, it goes on where it stopped. What is in records/ is not trained again.
+# no installation of this project. Photographs are looked for where HYPERMASK_DATA says. After each command OUT.tar is
+# rewritten with all runs that ended so far; bring them home with `hypermask records add OUT.tar`. Called again, it goes
+# on where it stopped. What is in records/ is not trained again.
 # Ends with 1 if some command failed.
 set -euo pipefail
 
@@ -54,8 +55,8 @@ pack() {
 
 # Ends the script: what is to be said, how many commands failed, and what there is.
 told() {
-  local words="$archive holds all finished runs"
-  [[ -e $archive ]] || words="no run has finished"
+  local words="$archive holds all runs that ended"
+  [[ -e $archive ]] || words="no run has ended"
   ((failed == 0)) || words="$failed of $commands commands failed, see above; $words"
   echo "gpu: $1; $words."
   exit $((failed > 0))

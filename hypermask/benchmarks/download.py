@@ -84,7 +84,7 @@ def fetch(archive: Archive, root: Path) -> Path:
             if not folder.exists():
                 if not (root / archive.name).exists():
                     _download(archive, root)
-                elif (found := _md5(root / archive.name)) != archive.md5:
+                elif (found := _md5(root / archive.name)) not in (None, archive.md5):
                     say(f"{root / archive.name} is not the published archive: its MD5 is {found}, not {archive.md5}")
                 _unpack(archive, root)
     return folder
@@ -181,9 +181,13 @@ def _unpack(archive: Archive, root: Path) -> None:
             ) from None
 
 
-def _md5(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+def _md5(path: Path) -> str | None:
+    """None of what cannot be read, which is told where it is unpacked."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+    except OSError:
+        return None
 
 
 def _first_line(error: Exception) -> str:

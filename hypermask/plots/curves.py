@@ -109,14 +109,14 @@ def settings(groups: Mapping[str, Sequence[Panel]], title: str, intervals: bool 
     with style():
         figure = new_figure(title, PAGE, 3.0 * rows + 0.4)
         # Intervals of two runs are so wide that on a common scale nothing else could be seen.
-        grid = figure.subplots(rows, columns, squeeze=False, sharey=not intervals)
-        axes = list(grid.flat)
+        placed = figure.subplots(rows, columns, squeeze=False, sharey=not intervals)
+        axes = list(placed.flat)
         for unused in axes[len(groups) :]:
             unused.set_visible(False)
         for ax, (group, panels) in zip(axes, groups.items(), strict=False):
             _setting_curves(ax, group, panels, intervals)
         _settings_scales(axes if intervals else axes[:1], [panel for panels in groups.values() for panel in panels])
-        for ax in grid[:, 0]:
+        for ax in placed[:, 0]:
             ax.set_ylabel("accuracy after all tasks, %")
         handles, labels = _legend_entries(axes)
         figure.legend(handles, labels, loc="outside lower center", ncols=1)
