@@ -132,12 +132,13 @@ def _types_told(method: Method, inputs: torch.Tensor) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        kinds = {parameter.dtype for parameter in method.parameters()}
-        if inputs.dtype in kinds or not kinds or isinstance(error, torch.OutOfMemoryError):
+        others = {str(parameter.dtype) for parameter in method.parameters() if parameter.dtype != inputs.dtype}
+        words = str(error).partition("\n")[0]
+        if not others or "dtype" not in words:
             raise
         raise HyperMaskError(
-            f"a network with weights of {' and '.join(sorted(map(str, kinds)))} cannot take the inputs, which are "
-            f"{inputs.dtype} ({str(error).splitlines()[0]}); make them alike."
+            f"a network with weights of {' and '.join(sorted(others))} cannot take the inputs, which are "
+            f"{inputs.dtype} ({words}); make them alike."
         ) from None
 
 

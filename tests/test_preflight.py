@@ -385,6 +385,20 @@ def test_weights_of_another_type_than_the_inputs(kind):
     )
 
 
+def test_an_error_of_a_network_that_is_not_of_types_stays_as_it_is():
+    class Odd(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.factor = nn.Linear(63, 2), nn.Parameter(torch.ones((), dtype=torch.float64))
+
+        def forward(self, inputs):
+            return self.layer(inputs) * self.factor
+
+    method = HyperMask(Odd(), tasks=2, embedding_size=4, hypernetwork_hidden=(4,))
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        train(method, split_digits(tasks=2), TINY)
+
+
 def test_a_target_that_is_no_network():
     with pytest.raises(HyperMaskError, match=r"^the target is a function; expected a torch.nn.Module, a network"):
         HyperMask(lambda inputs: inputs, tasks=2)
