@@ -8,9 +8,12 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOME = {
+    "Benchmark": "benchmarks",
     "HyperMask": "model",
     "HyperMaskError": "errors",
     "Method": "methods",
+    "Split": "benchmarks",
+    "Task": "benchmarks",
     "TrainingConfig": "config",
     "cifar100_tasks": "benchmarks",
     "made_shapes": "benchmarks",

@@ -35,8 +35,9 @@ from hypermask.needs import MEGABYTE, PASSES_PER_STEP
 from hypermask.progress import say
 from hypermask.reference import ReferenceLoop
 from hypermask.saved_benches import LOOPS, SCHEMA, folder
+from hypermask.schedule import batch_order
 from hypermask.seeds import generator
-from hypermask.training import Stopwatch, batch_order
+from hypermask.stopwatch import Stopwatch
 
 # The experiments of each benchmark; a task is measured in the first that has it.
 BENCHMARKS = {

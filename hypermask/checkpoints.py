@@ -16,6 +16,7 @@ from hypermask.files import canonical_json, locked, sha256, write_atomic
 
 if TYPE_CHECKING:
     from hypermask.benchmarks.base import Benchmark
+    from hypermask.records import Record
 
 # A checkpoint that turns out damaged leaves the one before it.
 KEPT_STATES = 2
@@ -26,6 +27,11 @@ Layers = dict[str, torch.Tensor]
 def weights_path(record: Path, task: int) -> Path:
     """Where the weights after training `task` (0-based) lie beside a record."""
     return record.with_name(f"{record.stem}-task{task + 1}.safetensors")
+
+
+def has_weights(record: Record) -> bool:
+    """Whether the weights after all its tasks lie beside a record."""
+    return all(weights_path(record.path, task).exists() for task in range(record.tasks))
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
@@ -58,11 +64,12 @@ def load_tensors(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 class KeptWeights:
     """The weights of a run after each of its tasks, beside the record to be, for `HyperMask.load`.
 
-    wanted: whether they are kept at all; if not, those of an earlier run of the record go when this run's is written.
+    wanted: whether they are kept at all. They are too where an earlier run of the record kept its own, which this run's
+    replace: what was kept is not lost because the record is made again, say with more `inference`.
     """
 
     def __init__(self, record: Path, benchmark: Benchmark, wanted: bool) -> None:
-        self._record, self._wanted = record, wanted
+        self._record, self._wanted = record, wanted or weights_path(record, 0).exists()
         self._network = {"input_shape": list(benchmark.input_shape), "classes": benchmark.classes_per_task}
 
     def save(self, task: int, weights: dict[str, torch.Tensor], accuracy: list[float]) -> None:
@@ -74,11 +81,11 @@ class KeptWeights:
         """Whether all that are wanted of the first tasks are there."""
         return not self._wanted or all(weights_path(self._record, task).exists() for task in range(tasks))
 
-    def close(self) -> None:
-        """The record is written: weights that are not its own are deleted."""
-        if not self._wanted:
-            for path in self._record.parent.glob(f"{self._record.stem}-task*.safetensors"):
-                path.unlink()
+    def close(self, tasks: int) -> None:
+        """The record of so many learned tasks is written: weights of an earlier run after later ones are deleted."""
+        own = {weights_path(self._record, task) for task in range(tasks)}
+        for path in set(self._record.parent.glob(f"{self._record.stem}-task*.safetensors")) - own:
+            path.unlink()
 
 
 @dataclass(frozen=True)

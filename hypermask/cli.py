@@ -68,14 +68,17 @@ def run(options: argparse.Namespace) -> int:
     repeated = {seed for seed in options.seed if options.seed.count(seed) > 1}
     if repeated:
         raise HyperMaskError(f"seed {repeated.pop()} is given twice; give each seed once.")
-    from hypermask import items, paths, records
+    from hypermask import checkpoints, items, paths, records
 
     mine = records.find(experiment.name, experiment.config.hash, paths.runs(), options.seed)
     there = []
     for record in mine if not options.force else ():
-        if record.finished and items.has_inferred(record, options.infer):
+        inferred = items.has_inferred(record, options.infer)
+        if record.finished and inferred and (not options.keep_weights or checkpoints.has_weights(record)):
             there.append(record)
             print(_told(record, "was there already (--force trains it again)"))
+        elif record.finished and inferred:
+            say(f"{record.experiment} seed {record.seed} is there without its weights and is trained again")
         elif record.finished:
             say(
                 f"{record.experiment} seed {record.seed} is there without {' or '.join(options.infer)} and is trained "
@@ -124,9 +127,9 @@ def _inferred(record: Any) -> list[str]:
 
 def infer(options: argparse.Namespace) -> int:
     """Classify without the task's identity, from the weights a run in runs/ kept; its record gets the result."""
-    from hypermask import inference
+    from hypermask import kept_runs
 
-    print(_told(inference.infer(options.run, options.procedures, options.device), "is written"))
+    print(_told(kept_runs.infer(options.run, options.procedures, options.device), "is written"))
     return 0
 
 
@@ -189,6 +192,8 @@ def verify(options: argparse.Namespace) -> int:
     from hypermask.verify import compare
 
     committed = records.read(options.record)
+    if not committed.finished:
+        raise HyperMaskError(f"{options.record.name} is {committed.status}; only finished runs are compared.")
     experiment = experiments.leading_to(committed.experiment, committed.config, committed.payload["overrides"])
     siblings = records.find(committed.experiment, committed.config_hash, paths.records())
     with tempfile.TemporaryDirectory(prefix="hypermask-verify-") as scratch:
@@ -255,6 +260,14 @@ def sweep(options: argparse.Namespace) -> int:
             print(f"hypermask: {error}", file=sys.stderr)
             failed = 2
     return failed
+
+
+def revision(options: argparse.Namespace) -> int:
+    """Note which revision this checkout is, for a copy of it without .git: the records made there will tell."""
+    from hypermask import revision as revisions
+
+    print(f"{os.path.relpath(revisions.note())} is written; copy it along.")
+    return 0
 
 
 def data(options: argparse.Namespace) -> int:
@@ -388,6 +401,8 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     _data_root(_command(commands, "data", data))
+
+    _command(commands, "revision", revision)
 
     command = _command(commands, "bench", bench)
     command.add_argument("benchmark", metavar="BENCHMARK", help="split_mnist or permuted_mnist")

@@ -275,10 +275,15 @@ def _remarks(rows: Sequence[Row], base: Row | None, others: Sequence[Row]) -> li
 def _otherwise(row: Row, base: Row) -> str:
     """How a row's images were set aside or prepared otherwise than the base's, as far as both records tell."""
     mine, theirs = (_prepared(each.example) for each in (row, base))
+    makers = [each.example.config["benchmark"].get("class") for each in (row, base)]
+    told = [f"made by {makers[0] or 'the benchmark of that name'}"] if makers[0] != makers[1] else []
     return ", ".join(
-        f"{key} {mine[key]} instead of {theirs[key]}"
-        for key in sorted(mine.keys() & theirs.keys() - {"name", "tasks", "data"})
-        if mine[key] != theirs[key]
+        told
+        + [
+            f"{key} {mine[key]} instead of {theirs[key]}"
+            for key in sorted(mine.keys() & theirs.keys() - {"name", "tasks", "data", "class"})
+            if mine[key] != theirs[key]
+        ]
     )
 
 

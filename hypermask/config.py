@@ -20,6 +20,7 @@ import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any
 
 from hypermask.errors import HyperMaskError
@@ -215,6 +216,13 @@ class TrainingConfig:
     weight_decay: float = field(default=0.0, metadata={"before": 0.0})
 
     def __post_init__(self) -> None:
+        for each in dataclasses.fields(self):
+            value = getattr(self, each.name)
+            whole = each.name in ("batch_size", "iterations", "epochs", "lr_patience")
+            kind = Integral if whole else str if isinstance(each.default, str) else Real
+            if value is not None or each.name not in ("iterations", "epochs"):
+                words = {Integral: "a whole number", Real: "a number", str: "a word"}[kind]
+                _check(self, each.name, isinstance(value, kind) and not isinstance(value, bool), words)
         given = [n for n in (self.iterations, self.epochs) if n is not None]
         if len(given) != 1:
             raise HyperMaskError(

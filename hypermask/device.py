@@ -12,12 +12,11 @@ from typing import Any
 
 import torch
 
-from hypermask import __version__
+from hypermask import __version__, revision
 from hypermask.errors import HyperMaskError
 
 CPUINFO = Path("/proc/cpuinfo")
 # The folder of the code that runs, in a checkout.
-PACKAGE = Path(__file__).resolve().parent.name
 # The numbers that tell processors apart, of x86 and of ARM, and their words in a name.
 NUMBERS = (
     {"cpu family": "family", "model": "model"},
@@ -75,7 +74,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     """The device, the versions, the code's revision and the environment variables that bear on a run, JSON-plain."""
     import numpy
 
-    revision, dirty = _git_state()
+    current, dirty = revision.state()
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -85,7 +84,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
         "threads": torch.get_num_threads(),
         "variables": {name: value for name, value in sorted(os.environ.items()) if name.startswith(VARIABLES)},
-        "revision": revision,
+        "revision": current,
         "dirty": dirty,
         "version": __version__,
     }
@@ -112,24 +111,3 @@ def _name_on_macos() -> str:
     except OSError:
         return ""
     return asked.stdout.strip()
-
-
-def _git_state() -> tuple[str | None, bool | None]:
-    """Revision of the checkout this package lies in, and whether the package had changes; (None, None) outside one.
-
-    Records, benches and archives that runs leave in a checkout are no changes of what runs.
-    """
-    checkout = Path(__file__).resolve().parent.parent
-    if not (checkout / ".git").exists():
-        return None, None
-    try:
-        revision, changes = _git(checkout, "rev-parse", "HEAD"), _git(checkout, "status", "--porcelain", "--", PACKAGE)
-    except (OSError, subprocess.CalledProcessError):
-        return None, None
-    return revision, bool(changes)
-
-
-def _git(checkout: Path, *command: str) -> str:
-    # A checkout that belongs to another user is as good: its code runs here already.
-    asked = ["git", "-c", f"safe.directory={checkout}", "-C", str(checkout), *command]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()

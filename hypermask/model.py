@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -81,8 +82,9 @@ class HyperMask(Method):
         seed: int = 1,
     ) -> None:
         super().__init__()
-        if not isinstance(tasks, int) or tasks < 1:
+        if not isinstance(tasks, Integral) or tasks < 1:
             raise HyperMaskError(f"tasks is {tasks!r}; expected a whole number, at least 1.")
+        tasks = int(tasks)
         if not isinstance(target, nn.Module):
             raise HyperMaskError(f"the target is a {type(target).__name__}; expected a torch.nn.Module, a network.")
         self.settings = section_from_dict(
@@ -136,21 +138,7 @@ class HyperMask(Method):
             target = targets.build(
                 config.target, config.target_hidden, config.target_activation, input_shape, classes, config.target_stem
             )
-        model = cls(
-            target,
-            tasks=tasks,
-            embedding_size=config.embedding_size,
-            hypernetwork_hidden=config.hypernetwork_hidden,
-            beta=config.beta,
-            lam=config.lam,
-            p=config.p,
-            l1=config.l1,
-            trainable_target=config.trainable_target,
-            output_regularizer=config.output_regularizer,
-            batch_stats=config.batch_stats,
-            norm_parameters=config.norm_parameters,
-            seed=seed,
-        )
+        model = cls(target, tasks=tasks, seed=seed, **_arguments(section_to_dict(config)))
         model.settings, model._named = config, True
         return model
 
@@ -323,6 +311,11 @@ class HyperMask(Method):
         from hypermask.checkpoints import load_tensors, weights_path
 
         record = records.read(Path(run))
+        if (name := record.config["method"].get("name")) != "hypermask":
+            raise HyperMaskError(
+                f"{record.path.name} is a run of {name or record.experiment}, and this makes HyperMask alone; make the "
+                "method as for training, and give set_weights what hypermask.checkpoints.load_tensors reads."
+            )
         path = weights_path(record.path, task)
         try:
             weights, facts = load_tensors(path)
@@ -351,8 +344,7 @@ class HyperMask(Method):
                 seed=record.seed,
             )
         else:
-            settings = {key: value for key, value in values.items() if key not in _NOT_ARGUMENTS}
-            model = cls(target, tasks=record.tasks, seed=record.seed, **settings)
+            model = cls(target, tasks=record.tasks, seed=record.seed, **_arguments(values))
         try:
             model.set_weights(weights)
         except (ValueError, RuntimeError):
@@ -360,11 +352,17 @@ class HyperMask(Method):
                 f"{path.name} holds the weights of another network than {type(model.target).__name__}; pass the one "
                 "that was trained as `target`."
             ) from None
-        return model
+        # As after training: layers such as dropout are off.
+        return model.eval()
 
     def _check_task(self, task: int) -> None:
         if not 0 <= task < self.tasks:
             raise HyperMaskError(f"task {task} does not exist; this model has tasks 0 to {self.tasks - 1}.")
+
+
+def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a configuration that are arguments of `HyperMask`."""
+    return {key: value for key, value in values.items() if key not in _NOT_ARGUMENTS}
 
 
 def _layout(target: nn.Module) -> tuple[MaskedTensor, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
+from itertools import accumulate
 
 # Seconds without a word that a log file is left with.
 SILENCE = 300.0
@@ -22,8 +24,8 @@ class Progress:
     `loss` is a tensor on the device: reading it waits for the device, so only a bar does, a few times a second.
     """
 
-    def begin(self, title: str, tasks: int, iterations: int, done: int = 0) -> None:
-        """iterations: of each task.  done: tasks that an earlier process finished."""
+    def begin(self, title: str, iterations: Sequence[int], done: int = 0) -> None:
+        """iterations: of each task, which may differ in size.  done: tasks that an earlier process finished."""
 
     def iteration(self, task: int, iteration: int, loss) -> None: ...
 
@@ -38,14 +40,15 @@ class Progress:
 class Lines(Progress):
     """One line per finished task on standard error, and one every few minutes within a task."""
 
-    def begin(self, title: str, tasks: int, iterations: int, done: int = 0) -> None:
-        self._title, self._tasks, self._per_task = title, tasks, iterations
+    def begin(self, title: str, iterations: Sequence[int], done: int = 0) -> None:
+        self._title, self._tasks, self._per_task = title, len(iterations), iterations
         on = f", goes on after task {done}" if done else ""
-        self._say(f"{tasks} tasks of {iterations} iterations{on}")
+        fewest, most = min(iterations), max(iterations)
+        self._say(f"{self._tasks} tasks of {most if fewest == most else f'{fewest} to {most}'} iterations{on}")
 
     def iteration(self, task: int, iteration: int, loss) -> None:
         if time.monotonic() - self._said >= SILENCE:
-            self._say(f"task {task + 1}/{self._tasks}, iteration {iteration}/{self._per_task}")
+            self._say(f"task {task + 1}/{self._tasks}, iteration {iteration}/{self._per_task[task]}")
 
     def finished_task(self, task: int, accuracy: float, mean_accuracy: float, seconds: float) -> None:
         self._say(
@@ -67,16 +70,18 @@ class Bar(Progress):
     def __init__(self, notebook: bool, row: int = 0) -> None:
         self._notebook, self._row = notebook, row
 
-    def begin(self, title: str, tasks: int, iterations: int, done: int = 0) -> None:
+    def begin(self, title: str, iterations: Sequence[int], done: int = 0) -> None:
         if self._notebook:
             from tqdm.notebook import tqdm
         else:
             from tqdm import tqdm
-        self._tasks, self._per_task, self._shown = tasks, iterations, 0.0
+        self._tasks, self._shown = len(iterations), 0.0
+        # How many iterations there are before each task, and in all.
+        self._before = [0, *accumulate(iterations)]
         self._accuracy = "-"
         self._bar = tqdm(
-            total=tasks * iterations,
-            initial=done * iterations,
+            total=self._before[-1],
+            initial=self._before[done],
             desc=title,
             unit="it",
             dynamic_ncols=True,
@@ -88,12 +93,12 @@ class Bar(Progress):
         if now - self._shown < 0.5:
             return
         self._shown = now
-        self._bar.n = task * self._per_task + iteration
+        self._bar.n = self._before[task] + iteration
         self._bar.set_postfix_str(f"task {task + 1}/{self._tasks}, loss {loss.item():.4f}, acc {self._accuracy}")
 
     def finished_task(self, task: int, accuracy: float, mean_accuracy: float, seconds: float) -> None:
         self._accuracy = f"{mean_accuracy:.2f} %"
-        self._bar.n = (task + 1) * self._per_task
+        self._bar.n = self._before[task + 1]
         self._bar.refresh()
 
     def reading(self, task: int, procedure: str) -> None:

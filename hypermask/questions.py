@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from hypermask import metrics, paths, records
 from hypermask.items import ONE, THREE, Need
-from hypermask.typesetting import BLANK
+from hypermask.typesetting import BLANK, fixed
 
 # How ENT is read here: on the networks of Split MNIST all readings agree.
 _READING = "released-code"
@@ -143,4 +143,4 @@ def _shown(values: Sequence[float], sign: str = "") -> str:
     if not values:
         return BLANK
     found = metrics.summary(values)
-    return f"{found.mean:{sign}.2f}" + ("" if found.sd is None else f" ± {found.sd:.2f}")
+    return fixed(found.mean, 2, sign) + ("" if found.sd is None else f" ± {found.sd:.2f}")

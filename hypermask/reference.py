@@ -25,7 +25,7 @@ from hypermask.config import TrainingConfig
 from hypermask.mask import scheduled_sparsity
 from hypermask.model import HyperMask
 from hypermask.objective import output_weight
-from hypermask.training import batch_order
+from hypermask.schedule import batch_order
 
 
 class ReferenceLoop:

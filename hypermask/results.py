@@ -9,7 +9,7 @@ own, never one mean with them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 PROFILES = ("recorded", "paper", "smoke")
 # Where settings are compared, the smoke profile trains this many changed ones of an experiment, one seed of each.
 SMOKE_SETTINGS = 1
-# More groups of runs than this are counted in a sentence, not named.
-_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -149,25 +147,6 @@ def gather(
             shows_own = shows_own_runs(profile, own_runs, changes)
             gathered[need.label] = _recorded(wanted, need, own, profile, shows_own, device)
     return gathered
-
-
-def verdict(claim: str, runs: Sequence[Runs], holds: Callable[..., bool]) -> str:
-    """One sentence on whether our records support a claim of the paper; it cannot be said where one of the
-    runs is missing.
-
-    holds: the claim as a test, called with each experiment's finished records, a sequence per experiment. The sentence
-    says over how many runs, and of how many where needed ones are missing.
-    """
-    missing = [group.label for group in runs if not group.records]
-    if missing:
-        named = " and ".join(missing) if len(missing) <= _NAMED else f"{len(missing)} of {len(runs)} settings"
-        return f"{claim}: cannot say, {named} not run."
-    if len(runs) <= _NAMED:
-        counts = " and ".join(f"{group.label}, {group.count}" for group in runs)
-    else:
-        counts = f"{len(runs)} settings, {' or '.join(sorted({group.count for group in runs}))} each"
-    answer = "supported" if holds(*(group.records for group in runs)) else "not supported"
-    return f"{claim}: {answer} by our records ({counts})."
 
 
 def report(runs: Iterable[Runs]) -> str:

@@ -93,14 +93,20 @@ class _Stoppable(Progress):
         self._stop = stop
         self.begin: Callable[..., None] = shown.begin
         self.finished_task: Callable[..., None] = shown.finished_task
-        self.reading: Callable[..., None] = shown.reading
         self.end: Callable[..., None] = shown.end
-        self._iteration = shown.iteration
+        self._iteration, self._reading = shown.iteration, shown.reading
 
-    def iteration(self, task: int, iteration: int, loss) -> None:
+    def iteration(self, *details) -> None:
+        self._end_if_stopped()
+        self._iteration(*details)
+
+    def reading(self, *details) -> None:
+        self._end_if_stopped()
+        self._reading(*details)
+
+    def _end_if_stopped(self) -> None:
         if self._stop.is_set():
             raise KeyboardInterrupt
-        self._iteration(task, iteration, loss)
 
 
 def _own_stream(device: torch.device):

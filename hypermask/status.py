@@ -8,20 +8,31 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hypermask import experiments, files, items, metrics, paper, paths, questions, records
+from hypermask import (
+    claims,
+    differences,
+    experiments,
+    files,
+    items,
+    metrics,
+    paper,
+    paths,
+    questions,
+    records,
+    settings,
+)
 from hypermask.errors import HyperMaskError
 from hypermask.items import Headline, Item, Need
 from hypermask.metrics import Summary
 from hypermask.needs import needs, runs_at_once
 from hypermask.printed_and_ours import INTERVAL_NOTE, interval_sign
 from hypermask.records import Record
-from hypermask.results import counted
+from hypermask.results import counted, gather
 from hypermask.typesetting import BLANK, plus_minus
 
 # Longest texts of a table on a terminal.
 _TITLE_WIDTH = 44
 _MISSING_SHOWN = 2
-_MARKDOWN_STATUS = {paper.WITHIN_SPREAD: "reproduced within spread"}
 
 
 class _Shelf:
@@ -103,8 +114,8 @@ def markdown() -> str:
     """
     shelf = _Shelf(paths.records())
     head = (
-        *("item", "the paper's claim", "printed", "ours", "headline number"),
-        *("runs", "for what is missing", "device time"),
+        *("item", "the paper's claim", "its statements, by our records", "printed", "ours", "headline number"),
+        *("runs", "device time"),
     )
     rows = [head, ("---",) * len(head), *(_markdown_row(item, shelf) for item in items.ITEMS)]
     return "\n".join(
@@ -112,12 +123,14 @@ def markdown() -> str:
             *(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |" for row in rows),
             "",
             "Accuracy and backward transfer (BWT) in percent, by experiment. Printed: mean ± what is taken to be the "
-            "population standard deviation. Ours: mean ± half width of its 95 % t interval (n runs). Headline number: "
-            "how this one number compares, which may be less than the claim says; the notebook has the rest. "
-            "Reproduced within spread: the means lie no further apart than twice the larger standard deviation; one "
-            f"run, which has no spread, is measured by the printed one. {INTERVAL_NOTE} Runs: those that have all that "
-            "the item shows of each. Device time: their training and evaluation, each run's in full whatever ran "
-            "beside it, but for seeds of one command that ran at once, which share it equally; items share runs.",
+            "population standard deviation. Ours: mean ± half width of its 95 % t interval (n runs). Statements: the "
+            "notebook spells them out, with what they rest on; open are those whose runs are missing, or too few to "
+            "tell. Headline number: how this one number compares. Reproduced within spread: the means lie no further "
+            "apart than twice the larger standard deviation, and all runs are there; within spread so far: some are "
+            f"missing; one run, which has no spread, is measured by the printed one. {INTERVAL_NOTE} Runs: those that "
+            "have all that the item shows of each; `hypermask sweep ITEM`, say `fig02`, makes the others. Device time: "
+            "their training and evaluation, each run's in full whatever ran beside it, but for seeds of one command "
+            "that ran at once, which share it equally; items share runs, and a name may stand for several models.",
         ]
     )
 
@@ -125,7 +138,7 @@ def markdown() -> str:
 def write_markdown(path: Path) -> bool:
     """Write the generated sections of a file anew; returns whether it changed.
 
-    A section lies between `<!-- results -->` and `<!-- /results -->`, or `questions` in their place (`_SECTIONS`).
+    A section lies between `<!-- results -->` and `<!-- /results -->`, or another name in their place (`_SECTIONS`).
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -142,7 +155,12 @@ def write_markdown(path: Path) -> bool:
     return files.write_if_changed(path, text.encode())
 
 
-_SECTIONS = {"results": markdown, "questions": questions.markdown}
+_SECTIONS = {
+    "results": markdown,
+    "questions": questions.markdown,
+    "differences": differences.markdown,
+    "settings": settings.markdown,
+}
 
 
 def _markdown_row(item: Item, shelf: _Shelf) -> tuple[str, ...]:
@@ -150,16 +168,15 @@ def _markdown_row(item: Item, shelf: _Shelf) -> tuple[str, ...]:
     kind, number = ("figure", item.id[3:]) if item.id.startswith("fig") else ("table", item.id[5:])
     name = f"{kind} {int(number)}"
     made = (paths.notebooks() / f"{item.notebook}.ipynb").is_file()
-    printed, ours, verdict = _markdown_numbers(item, shelf, state["state"])
-    command = f"`hypermask sweep {item.id}`" if state["missing"] else BLANK
+    printed, ours, compared = _markdown_numbers(item, shelf, state["state"])
     return (
         f"[{name}](notebooks/{item.notebook}.ipynb)" if made else name,
         item.claim,
+        claims.tally(claims.verdicts(item.id, gather(item.id))) or BLANK,
         printed,
         ours,
-        verdict,
+        compared,
         f"{state['runs_present']}/{state['runs_needed']}",
-        command,
         _device_time(item, shelf),
     )
 
@@ -170,23 +187,25 @@ def _markdown_numbers(item: Item, shelf: _Shelf, state: str) -> tuple[str, str, 
     if settings:
         compared = [(printed, _measure(Headline(need.experiment), shelf.present(need))) for need, printed in settings]
         words = Counter(paper.compare(printed, ours) for printed, ours in compared)
-        verdict = "; ".join(
-            f"{_MARKDOWN_STATUS.get(word, word)}: {words[word]}" for word in paper.COMPARISONS if words[word]
-        )
+        counts = "; ".join(f"{word}: {words[word]}" for word in paper.COMPARISONS if words[word])
         run = sum(ours is not None for _, ours in compared)
-        return f"{len(settings)} settings", f"{run} of {len(settings)} settings", verdict
+        return f"{len(settings)} settings", f"{run} of {len(settings)} settings", counts
     if item.headline is None:
         where = "see the figure" if item.id.startswith("fig") else "see the table"
         return BLANK, BLANK, {"empty": paper.NOT_RUN, "partial": f"incomplete, {where}", "complete": where}[state]
     digits = _digits(item.headline)
-    name = item.headline.experiment
-    ours = _headline(item, shelf.folder(name, experiments.get(name).config.hash))
+    need = _headline_need(item)
+    ours = _headline(item, shelf.folder(need.experiment, need.configured.config.hash))
     value = _printed_value(item.headline)
     word = paper.compare(value, ours)
+    sign = interval_sign(word, value, ours)
+    if word == paper.WITHIN_SPREAD:
+        whole = {record.seed for record in shelf.present(need)} >= set(need.seeds)
+        word = f"reproduced {word}" if whole else f"{word} so far"
     return (
-        f"{_label(item.headline)}, {name}: {_printed(item.headline, digits)}",
+        f"{_label(item.headline)}, {need.experiment}: {_printed(item.headline, digits)}",
         BLANK if ours is None else f"{plus_minus(ours.mean, ours.t95, digits)} ({counted(ours.n)})",
-        f"{_MARKDOWN_STATUS.get(word, word)} {interval_sign(word, value, ours)}".rstrip(),
+        f"{word} {sign}".rstrip(),
     )
 
 
@@ -319,8 +338,12 @@ def _headline_cells(item: Item) -> tuple[str, str, str, str]:
 
 def _headline(item: Item, found: Iterable[Record]) -> Summary | None:
     """The headline's quantity over those records of its experiment that the item shows."""
-    need = next(need for need in item.runs if need.experiment == item.headline.experiment and not need.overrides)
+    need = _headline_need(item)
     return _measure(item.headline, [record for record in found if item.shows(need, record)])
+
+
+def _headline_need(item: Item) -> Need:
+    return next(need for need in item.runs if need.experiment == item.headline.experiment and not need.overrides)
 
 
 def _label(headline: Headline) -> str:

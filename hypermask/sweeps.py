@@ -21,8 +21,8 @@ QUESTIONS = "questions"
 class Job:
     """One configuration and the seeds an item needs of it.
 
-    shipped, own: the seeds with a finished run in records/ and in runs/.  infer: procedures that its records have to
-    tell about (`run --infer`).
+    shipped, own: the seeds with a run in records/ and in runs/, finished or diverged, as it would again.  infer:
+    procedures that its records have to tell about (`run --infer`).
     """
 
     experiment: Experiment
@@ -123,14 +123,12 @@ def _job(experiment: Experiment, seeds: tuple[int, ...], infer: tuple[str, ...] 
     shipped, own = (
         records.find(experiment.name, experiment.config.hash, root, seeds) for root in (paths.records(), paths.runs())
     )
-    return Job(
-        experiment,
-        seeds,
-        # One that diverged would again.
-        shipped=tuple(r.seed for r in shipped if not r.finished or items.has_inferred(r, infer)),
-        own=tuple(r.seed for r in own if r.finished and items.has_inferred(r, infer)),
-        infer=infer,
+    # One that diverged would again.
+    shipped, own = (
+        tuple(record.seed for record in found if not record.finished or items.has_inferred(record, infer))
+        for found in (shipped, own)
     )
+    return Job(experiment, seeds, shipped, own, infer)
 
 
 def _listed(seeds: Sequence[int]) -> str:

@@ -273,11 +273,11 @@ def weight_distance_growth(runs: Runs) -> Table:
 
 
 def per_run(runs: Mapping[str, Runs]) -> str:
-    """Plain text: mean accuracy, its value just after training and backward transfer of every finished run,
-    by seed.
+    """Plain text: mean accuracy, its value just after training, backward transfer and device of every finished run, by
+    seed.
     """
     width = max([31, *(len(name) + 1 for name in runs)])
-    lines = [f"{'experiment':<{width}}{'seed':>5}{'ACC, %':>10}{'just after, %':>15}{'BWT, points':>13}"]
+    lines = [f"{'experiment':<{width}}{'seed':>5}{'ACC, %':>10}{'just after, %':>15}{'BWT, points':>13}  device"]
     for name, group in runs.items():
         for kind, shown in (("", group.records), (" (yours)", group.own)):
             for record in shown:
@@ -285,7 +285,8 @@ def per_run(runs: Mapping[str, Runs]) -> str:
                 after = metrics.diagonal_mean(record.accuracy)
                 transfer = metrics.backward_transfer(record.accuracy)
                 start = f"{name + kind:<{width}}{record.seed:>5}"
-                lines.append(f"{start}{accuracy:>10.3f}{after:>15.3f}{fixed(transfer, 3, '+'):>13}")
+                numbers = f"{accuracy:>10.3f}{after:>15.3f}{fixed(transfer, 3, '+'):>13}"
+                lines.append(f"{start}{numbers}  {record.environment['device_name']}")
         if not group.records and not group.own:
             lines.append(f"{name:<{width}}{paper.NOT_RUN:>15}")
     return "\n".join(lines)
@@ -315,40 +316,19 @@ def mean_matrix(runs: Runs, digits: int = 2) -> str:
     return _ours_and_yours(runs, partial(_mean_matrix, digits=digits))
 
 
-def rank_among_printed(runs: Sequence[Record], benchmark: str, method: str) -> int:
-    """Where our mean accuracy would stand in table 1's column, among the printed values of the other methods;
-    1 is best.
-
-    Ours is rounded to the two digits that the table prints; of equal values each has the better rank.
-    """
-    ours = round(_accuracy(runs).mean, 2)
-    return 1 + sum(value > ours for value in _others_printed(benchmark, method).values())
+def others_printed(benchmark: str, method: str) -> dict[str, float]:
+    """The printed values of table 1's column, by method, without that method's own."""
+    return {
+        row.method: row.mean
+        for row in paper.known_task_rows()
+        if row.benchmark == benchmark and row.method != method and _stands_in(row.place, 1)
+    }
 
 
 def printed_accuracies() -> dict[str, paper.Printed]:
     """What table 3 prints of each configuration that we repeat, by its label: the experiment, with changed values."""
     repeated = {_repeated_by(row): row for row in paper.known_task_rows() if _stands_in(row.place, 3)}
     return {label: row.printed for label, row in repeated.items() if label is not None}
-
-
-def tied_with(runs: Sequence[Record], benchmark: str, method: str) -> list[str]:
-    """The other methods for which table 1 prints our mean accuracy to its two digits; none without runs."""
-    ours = _accuracy(runs)
-    others = _others_printed(benchmark, method).items()
-    return [other for other, value in others if ours is not None and value == round(ours.mean, 2)]
-
-
-def transfer_sign(runs: Runs) -> str:
-    """One sentence: whether the mean backward transfer is negative or positive, by its 95 % t interval."""
-    ours = _bwt(runs.records)
-    if ours is None:
-        return f"BWT of {runs.label}: cannot say, {paper.NOT_RUN}."
-    value = f"BWT of {runs.label}, points: {plus_minus(ours.mean, ours.t95, 3)} ({runs.count})"
-    if ours.t95 is None:
-        return f"{value}, whose sign one run cannot tell."
-    if abs(ours.mean) <= ours.t95:
-        return f"{value}, cannot be told from 0 by the 95 % interval."
-    return f"{value}, {'positive' if ours.mean > 0 else 'negative'} by the 95 % interval."
 
 
 _KEYS = {name: key for key, name in METHODS.items()}
@@ -365,15 +345,6 @@ def _repeated_by(row: paper.KnownTaskRow) -> str | None:
         return None
     share = float(row.setting.removeprefix("c=").removesuffix("%"))
     return name if experiments.get(name).config.method.c == share else f"{name} [c={share:g}]"
-
-
-def _others_printed(benchmark: str, method: str) -> dict[str, float]:
-    """The printed values of table 1's column, by method, without that method's own."""
-    return {
-        row.method: row.mean
-        for row in paper.known_task_rows()
-        if row.benchmark == benchmark and row.method != method and _stands_in(row.place, 1)
-    }
 
 
 def _ours_and_yours(runs: Runs, text: Callable[[str, Sequence[Record]], str]) -> str:

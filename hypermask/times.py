@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from hypermask.needs import PASSES_PER_STEP, runs_at_once
 from hypermask.records import Record
 from hypermask.results import Runs
 from hypermask.saved_benches import LOOPS
-from hypermask.typesetting import BLANK, Table
+from hypermask.typesetting import BLANK, Table, number
 
 # Share of one core that other programs may use before a bench is called one of a busy machine.
 BUSY = 0.05
@@ -125,6 +124,11 @@ def describe(bench: Mapping[str, Any]) -> str:
         f"makes, at the measured copy bandwidth, {bench['copy_gb_per_s']:.1f} GB/s, over the fused time; it may exceed "
         "1, since the fused step makes fewer passes and the cache may serve some",
     ]
+    if bench["residual"]:
+        lines.append(
+            "R: what L_output penalises, the change of earlier tasks' outputs since the task began; D: the change of "
+            "the output layer, U: its inputs, E: their change, W*: the layer as it was"
+        )
     lines += [_residual(entry) for entry in bench["residual"]]
     if (bench["others_cpu_share"] or 0) > BUSY:
         lines.append(f"not an idle machine: other programs used {bench['others_cpu_share']:.0%} of a core meanwhile")
@@ -174,9 +178,6 @@ def _timings(printed: paper.TimeRow, runs: Mapping[str, Runs]) -> list[Timing]:
 
 
 def _numbers(row: Timing) -> dict[str, Any]:
-    def number(value: float | None) -> float:
-        return math.nan if value is None else value
-
     return {
         "benchmark": row.printed.benchmark,
         "paper_mean_seconds": row.printed.mean,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import gc
 import math
-import time
 import warnings
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from hypermask import benchmarks, hidden_state, inference, methods, own_code, preflight, records
+from hypermask import benchmarks, hidden_state, identity, inference, methods, own_code, preflight, records
 from hypermask import engine as engines
 from hypermask.benchmarks.base import Benchmark, Split, Task
 from hypermask.checkpoints import Checkpoints, KeptWeights, State
@@ -33,10 +33,11 @@ from hypermask.files import canonical_json, sha256
 from hypermask.methods import Method
 from hypermask.progress import Progress, choose
 from hypermask.records import Record
+from hypermask.schedule import Schedule, batch_order
 from hypermask.seeds import generator, seed_layers
+from hypermask.stopwatch import Stopwatch
 
 LOGITS_PER_TASK = 400
-PACKAGE = Path(__file__).resolve().parent
 
 
 @dataclass
@@ -83,6 +84,18 @@ class Settings:
                 raise HyperMaskError(f"{name} is {value}; expected {least} or more.")
             # Of numpy's whole numbers no record could be written.
             object.__setattr__(self, name, int(value))
+        object.__setattr__(self, "infer", (self.infer,) if isinstance(self.infer, str) else tuple(self.infer))
+
+
+def _settings(seed: int, given: dict[str, Any]) -> Settings:
+    """`Settings` of a caller's keywords, with a sentence on those that are none."""
+    known = [each.name for each in fields(Settings) if each.name != "seed"]
+    if unknown := given.keys() - set(known):
+        raise HyperMaskError(
+            f"{sorted(unknown)[0]} is no setting of a run; expected {', '.join(known)}. How long a task is trained, by "
+            "which optimizer and in which batches says training, a TrainingConfig."
+        )
+    return Settings(seed=seed, **given)
 
 
 def train(
@@ -116,34 +129,52 @@ def train(
     its parameters and buffers (`hypermask.hidden_state`): a warning names that, and the run starts anew.
     """
     preflight.check(method, benchmark)
+    if training is not None and not isinstance(training, TrainingConfig):
+        raise HyperMaskError(
+            f"training is {training!r}; expected a TrainingConfig, say TrainingConfig(iterations=500)."
+        )
     training = section_from_dict(TrainingConfig, section_to_dict(training or TrainingConfig(iterations=500)))
     check_optimizer(getattr(method, "settings", None), training)
-    chosen = Settings(seed=seed, **settings)
+    chosen = _settings(seed, settings)
     if keep_weights and root is None:
         raise HyperMaskError("weights are kept beside a record, and there will be none; name its folder with root.")
     name = name or f"{benchmark.name}/own"
     config = {
         "benchmark": {
             **benchmark.describe(),
+            **({"class": type(benchmark).__qualname__} if own_code.is_own(type(benchmark)) else {}),
             "name": benchmark.name,
             "tasks": benchmark.tasks,
-            "data": _data_digest(benchmark),
+            "data": identity.data_digest(benchmark),
         },
-        "method": method.describe() | {"network": _network_digest(method)},
+        "method": method.describe() | {"network": identity.network_digest(method)},
         "training": section_to_dict(training),
     }
-    identity = {
+    run = {
         "experiment": name,
         "seed": chosen.seed,
         "config": config,
         "overrides": [],
         "config_hash": sha256(canonical_json(config)),
     }
-    with memory_told(f"a run of {name}"):
+    with memory_told(f"a run of {name}"), _process_left_as_it_was(benchmark.device):
         if root is not None:
-            return _learn_and_write(method, benchmark, training, chosen, identity, Path(root), keep_weights, overwrite)
+            return _learn_and_write(method, benchmark, training, chosen, run, Path(root), keep_weights, overwrite)
         measured, _ = _learn(method, benchmark, training, chosen, f"{name}, seed {chosen.seed}")
-    return Record(records.seal({"schema": records.SCHEMA, **identity, **measured, "logits": None}))
+    return Record(records.seal({"schema": records.SCHEMA, **run, **measured, "logits": None}))
+
+
+@contextmanager
+def _process_left_as_it_was(device: torch.device) -> Iterator[None]:
+    """What a run sets for the whole process - torch's global generators, cuDNN's choices - is as before afterwards:
+    code of one's own that draws between runs is not to draw the same each time.
+    """
+    deterministic = torch.backends.cudnn.deterministic
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        try:
+            yield
+        finally:
+            torch.backends.cudnn.deterministic = deterministic
 
 
 def run_experiment(
@@ -163,10 +194,10 @@ def run_experiment(
 
     The run leaves a checkpoint after every task, and goes on from the last one if it was stopped.
     """
-    chosen = Settings(seed=seed, **settings)
+    chosen = _settings(seed, settings)
     seed = chosen.seed
     config = experiment.config
-    identity = {
+    run = {
         "experiment": experiment.name,
         "seed": seed,
         "config": config.to_dict(),
@@ -176,7 +207,7 @@ def run_experiment(
     with memory_told(f"a run of {experiment.name}"):
         benchmark = benchmarks.build(config.benchmark, seed, resolve(device))
         method = methods.build(config.method, benchmark, seed)
-        return _learn_and_write(method, benchmark, config.training, chosen, identity, root, keep_weights, overwrite)
+        return _learn_and_write(method, benchmark, config.training, chosen, run, root, keep_weights, overwrite)
 
 
 def _learn_and_write(
@@ -184,20 +215,22 @@ def _learn_and_write(
     benchmark: Benchmark,
     training: TrainingConfig,
     settings: Settings,
-    identity: dict[str, Any],
+    run: dict[str, Any],
     root: Path,
     keep_weights: bool,
     overwrite: bool,
 ) -> Record:
-    """A run with checkpoints, whose record lies below `root`; identity: the part of it that is known before."""
-    name, seed = identity["experiment"], identity["seed"]
-    path = records.prepare(root, name, identity["config_hash"], seed, overwrite)
+    """A run with checkpoints, whose record lies below `root`; run: the part of it that is known before."""
+    name, seed = run["experiment"], run["seed"]
+    path = records.prepare(root, name, run["config_hash"], seed, overwrite)
     weights = KeptWeights(path, benchmark, keep_weights)
-    with Checkpoints(path, _resumable(identity, settings, benchmark, method)) as saved:
+    with Checkpoints(
+        path, identity.resumable(run, [settings.engine, settings.evaluate_every, *settings.infer], benchmark, method)
+    ) as saved:
         measured, arrays = _learn(method, benchmark, training, settings, f"{name}, seed {seed}", weights, saved)
-        payload = {"schema": records.SCHEMA, **identity, **measured}
+        payload = {"schema": records.SCHEMA, **run, **measured}
         written = records.write(payload, arrays or None, root, overwrite=overwrite)
-        weights.close()
+        weights.close(sum(row[0] is not None for row in measured["accuracy"]))
         saved.remove()
     return records.read(written)
 
@@ -211,7 +244,7 @@ def _learn(
     weights: KeptWeights | None = None,
     saved: Checkpoints | None = None,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The whole of Algorithm 1; returns the measured part of a record and its arrays."""
+    """The whole of Algorithm 1; returns what `_measured` does."""
     procedures = (*settings.infer, *method.procedures())
     inference.check(procedures, method, benchmark)
     make_current(benchmark.device)
@@ -219,21 +252,20 @@ def _learn(
         # Two runs of a seed are to be equal, and cuDNN may choose convolutions that add up in any order.
         torch.backends.cudnn.deterministic = True
     method.to(benchmark.device)
+    # The first optimizer of a process imports much of torch, which is no part of a task's time.
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)])
     # The code that runs is the one there is now, whatever is edited or committed in the meantime.
-    origin = {"method_digest": _digest(method), "environment": environment(benchmark.device)}
+    origin = {"method_digest": identity.method_digest(method), "environment": environment(benchmark.device)}
     preflight.claim(method)
     history, layers = History(), []
     held = hidden_state.digests(method) if saved else {}
-    state = saved.latest() if saved else None
-    if state and weights and not weights.there(state.finished):
-        warnings.warn("the checkpoint is left aside: its tasks were trained without keeping weights.", stacklevel=2)
-        state = None
-    if state:
+    if state := _latest(saved, weights):
         method.set_weights(state.weights)
         history, layers = History(**state.history), state.layers
     status = "finished"
     progress = settings.progress or choose()
-    progress.begin(title, benchmark.tasks, _iterations(training, len(benchmark.task(0).train)), len(layers))
+    lengths = [_iterations(training, len(benchmark.task(task).train)) for task in range(benchmark.tasks)]
+    progress.begin(title, lengths, len(layers))
 
     def infer(task: int) -> None:
         for procedure in dict.fromkeys(procedures):
@@ -248,9 +280,7 @@ def _learn(
             # Layers such as dropout draw from the global generator: it starts each task where the seed says.
             seed_layers(settings.seed, task)
             _learn_task(method, benchmark, training, task, settings, history, progress)
-            # Buffers may be infinite for good reason, as those of causal masks are.
-            finite = all(bool(parameter.isfinite().all()) for parameter in method.parameters())
-            if not finite or not _evaluate_learned(method, benchmark, task, history):
+            if not _finite(method) or not _evaluate_learned(method, benchmark, task, history):
                 status = "diverged"
                 break
             layers.append({name: layer.cpu().clone() for name, layer in method.shared_layers().items()})
@@ -272,6 +302,30 @@ def _learn(
             infer(task)
     finally:
         progress.end()
+        # Layers such as dropout are off in what is predicted next.
+        method.eval()
+    return _measured(method, benchmark, settings, status, history, layers, origin)
+
+
+def _latest(saved: Checkpoints | None, weights: KeptWeights | None) -> State | None:
+    """The state that a run goes on from, if there is one."""
+    state = saved.latest() if saved else None
+    if state and weights and not weights.there(state.finished):
+        warnings.warn("the checkpoint is left aside: its tasks were trained without keeping weights.", stacklevel=3)
+        return None
+    return state
+
+
+def _measured(
+    method: Method,
+    benchmark: Benchmark,
+    settings: Settings,
+    status: str,
+    history: History,
+    layers: list[dict[str, torch.Tensor]],
+    origin: dict[str, Any],
+) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What a run has measured, as a record has it, and its arrays.  origin: code and machine when it began."""
     arrays = sample_logits(method, benchmark, settings.seed, settings.logits_per_task) if status == "finished" else {}
     payload = {
         "status": status,
@@ -302,7 +356,9 @@ def _learn_task(
     history: History,
     progress: Progress,
 ) -> None:
-    """One pass of Algorithm 1's outer loop; a method without anything to train for a task skips the iterations."""
+    """One pass of Algorithm 1's outer loop; a method without anything to train for a task skips the iterations, and one
+    that diverged what follows them.
+    """
     device = benchmark.device
     data = benchmark.task(task)
     curve: dict[str, list[float]] = {"iteration": [], "loss": [], "accuracy": []}
@@ -318,13 +374,19 @@ def _learn_task(
             preflight.try_out(method, benchmark, task, features="fecam" in settings.infer)
         steps = _iterate(method, benchmark, training, data, settings, progress, watch, curve)
         history.engine, history.kernel = steps.name, steps.kernel
-    method.end_task(task)
-    method.collect_statistics(task, lambda: benchmark.prepare(data.train.images, task), data.train.labels)
+    if _finite(method):
+        method.end_task(task)
+        method.collect_statistics(task, lambda: benchmark.prepare(data.train.images, task), data.train.labels)
     history.task_seconds.append(round(watch.seconds(), 3))
     history.validation.append({**curve, "iteration": [i + 1 for i in curve["iteration"]]})
     # Of runs that share a device nobody can tell whose memory it is.
     alone = device.type == "cuda" and settings.seeds_at_once == 1
     history.peak_memory_mb.append(round(torch.cuda.max_memory_allocated(device) / 2**20, 1) if alone else None)
+
+
+def _finite(method: Method) -> bool:
+    """Whether all weights are finite. Buffers may be infinite for good reason, as those of causal masks are."""
+    return all(bool(parameter.isfinite().all()) for parameter in method.parameters())
 
 
 def _iterate(
@@ -346,13 +408,14 @@ def _iterate(
     steps = engines.make(settings.engine, method, task, training, iterations, batches)
     schedule = Schedule(training, math.ceil(iterations / epoch))
     best: tuple[float, dict[str, torch.Tensor]] | None = None
-    # Where a model is chosen among ends of epochs, or the rate follows them, the curve has these points alone.
+    # Where a model is chosen among ends of epochs, or the rate follows them, the curve has these points alone; the last
+    # epoch may be a part of one.
     by_epoch = training.scheduler != "none" or training.model_choice != "last"
     for iteration in range(iterations):
         loss = steps.step(iteration)
         progress.iteration(task, iteration + 1, loss)
         done = iteration + 1
-        if by_epoch and done % epoch == 0:
+        if by_epoch and (done % epoch == 0 or done == iterations):
             steps.synchronise()
             value = _validate(method, benchmark, task, data.validation, iteration, curve)
             steps.set_learning_rate(schedule.after_epoch(value))
@@ -367,112 +430,6 @@ def _iterate(
     if best is not None:
         method.set_weights(best[1])
     return steps
-
-
-def batch_order(images: int, batch_size: int, iterations: int, seed: int, task: int) -> torch.Tensor:
-    """Which training images each iteration of a task sees: int64 [iterations, batch_size].
-
-    A stream of random permutations of the images, cut into batches of equal size: a batch that reaches the end of one
-    permutation goes on with the next. An epoch is ceil(images / batch_size) iterations.
-    """
-    draw = generator(seed, "batch order", task)
-    needed = iterations * batch_size
-    permutations = [torch.randperm(images, generator=draw) for _ in range(math.ceil(needed / images))]
-    return torch.cat(permutations)[:needed].view(iterations, batch_size)
-
-
-class Schedule:
-    """Learning rate of one task of `epochs` epochs, as `TrainingConfig` describes it."""
-
-    def __init__(self, training: TrainingConfig, epochs: int) -> None:
-        self._training, self._epochs, self._rate = training, epochs, training.lr
-        self._lowest, self._waited, self._ended = math.inf, 0, 0
-
-    def after_epoch(self, validation_loss: float) -> float:
-        """The rate of the next epoch, given the validation loss of the one that ended."""
-        self._ended += 1
-        if self._training.scheduler == "cosine":
-            return self._training.lr * (1 + math.cos(math.pi * self._ended / self._epochs)) / 2
-        if self._training.scheduler == "none":
-            return self._rate
-        if validation_loss < self._lowest:
-            self._lowest, self._waited = validation_loss, 0
-        else:
-            self._waited += 1
-        if self._waited > self._training.lr_patience:
-            self._rate = min(self._rate, max(self._rate * self._training.lr_factor, self._training.lr_floor))
-            self._waited = 0
-        return self._rate
-
-
-class Stopwatch:
-    """Wall-clock seconds of this thread's work on a device, with pauses."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device, self._paused = device, 0.0
-        self._start = self._now()
-
-    def seconds(self) -> float:
-        return self._now() - self._start - self._paused
-
-    def paused(self) -> Stopwatch:
-        """`with watch.paused():` the time spent inside does not count."""
-        return self
-
-    def __enter__(self) -> None:
-        self._pause_start = self._now()
-
-    def __exit__(self, *_: object) -> None:
-        self._paused += self._now() - self._pause_start
-
-    def _now(self) -> float:
-        if self._device.type == "cuda":
-            # Not the whole device: other threads' work is not this one's, and one of them may be capturing a graph.
-            torch.cuda.current_stream(self._device).synchronize()
-        return time.perf_counter()
-
-
-def _resumable(identity: dict[str, Any], settings: Settings, benchmark: Benchmark, method: Method) -> dict[str, Any]:
-    """What has to be equal for a run to go on from a checkpoint; of a method as it is before it is trained."""
-    facts = environment(benchmark.device)
-    weights = {name: hidden_state.tensor_digest(tensor) for name, tensor in method.weights().items()}
-    return {
-        **{key: identity[key] for key in ("config_hash", "seed")},
-        "settings": [settings.engine, settings.evaluate_every, *settings.infer],
-        "package": _digest_of(sorted(PACKAGE.rglob("*.py")) + sorted(PACKAGE.rglob("*.c"))),
-        "data": benchmark.checksums,
-        "method": sha256(canonical_json([weights, hidden_state.digests(method)])),
-        **{key: facts[key] for key in ("torch", "device_name", "threads", "version")},
-    }
-
-
-def _network_digest(method: Method) -> str:
-    """SHA-256 over the modules of a method, the shapes of its parameters, the source of classes of one's own, and what
-    methods and networks of such classes hold in attributes."""
-    shapes = {name: list(parameter.shape) for name, parameter in method.named_parameters()}
-    own = {name: part for name, part in method.named_modules() if own_code.is_own(type(part))}
-    # Runs of several seeds are of one configuration.
-    held = {
-        name: own_code.told({key: value for key, value in hidden_state.held(part).items() if key != "seed"})
-        for name, part in own.items()
-    }
-    return sha256(canonical_json([repr(method), shapes, own_code.sources(map(type, method.modules())), held]))
-
-
-def _data_digest(benchmark: Benchmark) -> str:
-    """SHA-256 over a benchmark's own checksums, the classes and sizes of its tasks, the source of a class of one's own,
-    and what the functions that it holds do.
-
-    What a seed draws - a list among the checksums, and with it which classes a task has - is no part: runs of several
-    seeds are of one configuration.
-    """
-    tasks = [benchmark.task(index) for index in range(benchmark.tasks)]
-    files = {name: checksum for name, checksum in benchmark.checksums.items() if not isinstance(checksum, list)}
-    drawn = len(files) < len(benchmark.checksums)
-    classes = [len(task.classes) if drawn else list(map(int, task.classes)) for task in tasks]
-    sizes = [[len(task.train), len(task.validation), len(task.test)] for task in tasks]
-    functions = {name: own_code.told(value) for name, value in vars(benchmark).items() if callable(value)}
-    return sha256(canonical_json([files, classes, sizes, own_code.sources([type(benchmark)]), functions]))
 
 
 def _iterations(training: TrainingConfig, images: int) -> int:
@@ -523,12 +480,3 @@ def _distances(layers: list[dict[str, torch.Tensor]]) -> dict[str, list[list[flo
         name: [[float((a[name] - b[name]).abs().sum(dtype=torch.float64)) for b in layers] for a in layers]
         for name in layers[0]
     }
-
-
-def _digest(method: Method) -> str:
-    """SHA-256 over the source files that define the method."""
-    return _digest_of(PACKAGE / name for name in method.sources)
-
-
-def _digest_of(sources: Iterable[Path]) -> str:
-    return sha256(b"".join(source.read_bytes() for source in sources))

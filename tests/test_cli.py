@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from payloads import logits, payload
 
-from hypermask import __version__, cli, experiments, files, paths, records
+from hypermask import __version__, checkpoints, cli, experiments, files, paths, records
 
 NAME = "split_mnist/hypermask-t"
 SMALL = (
@@ -104,6 +104,15 @@ def test_a_run_that_does_not_tell_what_is_to_be_inferred_is_trained_again(capsys
     assert err.startswith(f"{NAME} seed 1 is there without ent and is trained again; `hypermask infer` reads")
     assert set(records.read(place()).payload["inference"]) == {"ent"}
     _, out, _ = ran(capsys, "run", NAME, "--set", *SMALL, "--infer", "ent")
+    assert "was there already" in out
+
+
+def test_a_run_without_the_weights_that_are_to_be_kept_is_trained_again(capsys):
+    ran(capsys, "run", NAME, "--set", *SMALL)
+    _, out, _ = ran(capsys, "run", NAME, "--set", *SMALL, "--keep-weights")
+    assert out.endswith("is written\n")
+    assert checkpoints.has_weights(records.read(place()))
+    _, out, _ = ran(capsys, "run", NAME, "--set", *SMALL, "--keep-weights")
     assert "was there already" in out
 
 
@@ -338,6 +347,19 @@ def test_verify_trains_the_record_again_and_finds_it_identical(capsys, root):
         "they are.\n"
     )
     assert files_below(root) == before
+
+
+def test_verify_refuses_a_diverged_record_before_it_trains(capsys, monkeypatch):
+    ran(capsys, "run", NAME, "--set", *SMALL, "lr=1e30")
+    monkeypatch.setattr("hypermask.training.run_experiment", None)
+    status, _, err = ran(capsys, "verify", str(place(*SMALL, "lr=1e30")))
+    assert (status, err) == (2, "hypermask: seed1.json is diverged; only finished runs are compared.\n")
+
+
+def test_the_revision_is_noted_for_copies_without_git(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("hypermask.revision.note", lambda: tmp_path / "REVISION.json")
+    status, out, _ = ran(capsys, "revision")
+    assert (status, out.endswith("REVISION.json is written; copy it along.\n")) == (0, True)
 
 
 def test_verify_finds_a_changed_number(capsys):

@@ -206,6 +206,13 @@ def test_images_that_were_prepared_otherwise_are_told():
     )
 
 
+def test_a_class_of_ones_own_under_the_benchmarks_name_is_told():
+    ours(T, 1, 99.0)
+    mine(1, 97.0, prepared={"class": "Noisy"})
+    notes = comparison.methods("split_mnist").notes
+    assert notes[-1] == f"{MINE} (yours) had other images than {T}: made by Noisy."
+
+
 def test_devices_get_letters_where_there_are_several():
     ours(T, 1, 99.0)
     assert "(on Test CPU, 2 threads)" in comparison.methods("split_mnist").notes[-1]

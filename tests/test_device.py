@@ -3,12 +3,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import torch
 
-from hypermask import __version__, device
+from hypermask import __version__, device, revision
 from hypermask.errors import HyperMaskError
 
 
@@ -159,7 +160,7 @@ def checkout(tmp_path, monkeypatch) -> Path:
     git = ["git", "-C", str(tmp_path), "-c", "user.name=Test", "-c", "user.email=test@example.org"]
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
         subprocess.run([*git, *command], check=True)
-    monkeypatch.setattr(device, "__file__", str(tmp_path / "hypermask" / "device.py"))
+    monkeypatch.setattr(device, "revision", SimpleNamespace(state=lambda: revision.state(tmp_path)))
     return tmp_path
 
 
@@ -183,3 +184,27 @@ def test_outside_a_checkout_there_is_no_revision(checkout):
     (checkout / ".git").rename(checkout / "elsewhere")
     found = device.environment(torch.device("cpu"))
     assert (found["revision"], found["dirty"]) == (None, None)
+    with pytest.raises(HyperMaskError, match="is no checkout that git can read; note the revision where"):
+        revision.note(checkout)
+
+
+def test_a_copy_without_git_has_the_revision_that_was_noted(checkout):
+    head = revision.state(checkout)[0]
+    module = checkout / "hypermask" / "device.py"
+    module.write_text("# changed\n")
+    with pytest.raises(HyperMaskError, match="has changes that no revision tells; commit them, then note it again"):
+        revision.note(checkout)
+    module.write_text("# here\n")
+    assert revision.note(checkout) == checkout / revision.NOTE
+    (checkout / ".git").rename(checkout / "elsewhere")
+    assert revision.state(checkout) == (head, False)
+    (checkout / "hypermask" / "__pycache__").mkdir()
+    (checkout / "hypermask" / "__pycache__" / "device.pyc").touch()
+    assert revision.state(checkout) == (head, False)
+    module.write_text("# changed\n")
+    assert revision.state(checkout) == (head, True)
+    module.write_text("# here\n")
+    (checkout / "hypermask" / "more.py").touch()
+    assert revision.state(checkout) == (head, True)
+    (checkout / revision.NOTE).write_text("{")
+    assert revision.state(checkout) == (None, None)

@@ -38,6 +38,20 @@ def test_accuracy_and_loss_by_hand(digits):
     assert loss == pytest.approx((3 * math.log(4 / 3) + math.log(4)) / 4, rel=1e-6)
 
 
+def test_outputs_that_a_task_does_not_have_do_not_count():
+    """Tasks of several sizes share an output layer for the largest."""
+
+    class Last(Counter):
+        def logits(self, inputs, task):
+            return torch.tensor([[0.0, 1.0, 9.0]]).expand(len(inputs), 3)
+
+    digits = split_digits(tasks=2)
+    split = Split(digits.task(0).test.images[:2], torch.tensor([1, 1]))
+    accuracy, loss = evaluate(Last(2), digits, 0, split)
+    assert accuracy == 100.0
+    assert loss == pytest.approx(math.log(1 + math.exp(-1)), rel=1e-6)
+
+
 def test_evaluating_leaves_the_method_training_and_its_weights_alone(digits):
     method = Sums(3, 64)
     before = {name: tensor.clone() for name, tensor in method.weights().items()}

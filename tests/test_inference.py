@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from hypermask import cli, evaluation, experiments, inference, methods, records
+from hypermask import cli, evaluation, experiments, inference, kept_runs, methods, records
 from hypermask.benchmarks import Benchmark, Split, Task, split_digits
 from hypermask.errors import HyperMaskError
 from hypermask.inference import READINGS, Classes, check, entropy, measure
@@ -410,7 +410,7 @@ def test_after_task_ends_as_released_code(runs):
 
 def test_kept_weights_give_the_same_and_the_record_is_otherwise_as_it_was(runs, project):
     before = {path.name: path.read_bytes() for path in project.parent.iterdir()}
-    record = inference.infer(project)
+    record = kept_runs.infer(project)
     found = record.payload["inference"]
     assert without(found, "environment") == runs["inferred"].payload["inference"]
     assert found["environment"]["device"] == "cpu"

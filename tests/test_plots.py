@@ -82,7 +82,7 @@ def test_many_tasks_are_not_annotated():
 
 
 @pytest.mark.parametrize("runs", [1, 3])
-def test_text_is_at_least_7_pt_and_intervals_need_two_runs(runs):
+def test_text_is_at_least_7_pt_and_intervals_need_three_runs(runs):
     from matplotlib.container import ErrorbarContainer
     from matplotlib.text import Text
 
@@ -102,18 +102,23 @@ def test_mean_accuracy_draws_blue_circles_and_orange_squares():
     assert drawn == {(styling.BLUE, "o"), (styling.ORANGE, "s")}
 
 
-@pytest.mark.parametrize("runs", [2, 3])
-def test_the_wide_intervals_of_two_runs_are_cut_at_the_panels_edge(runs):
-    values = np.full((runs, 2, 2), np.nan)
-    values[:, 0, 0], values[:, 1, 0], values[:, 1, 1] = ([99.0, 99.8, 99.4][:runs] for _ in range(3))
+def test_two_runs_are_drawn_themselves_and_not_their_wide_interval():
+    values = np.full((2, 2, 2), np.nan)
+    values[:, 0, 0], values[:, 1, 0], values[:, 1, 1] = ([99.0, 99.8] for _ in range(3))
     panel = Panel("T", 2, values, (98.5, 0.1), own=values[:1] - 2)
-    low, high = plots.mean_accuracy([panel], "title").axes[0].get_ylim()
-    # Half a t interval of two runs here: 12.7 times 0.4.
-    of_the_runs = pytest.approx((97.0 - 0.15 * 2.8, 99.8 + 0.15 * 2.8))
-    assert ((low, high) == of_the_runs) == (runs == 2)
+    figure = plots.mean_accuracy([panel], "title")
+    axes = figure.axes[0]
+    dots = [line.get_ydata().tolist() for line in axes.get_lines() if line.get_marker() == "."]
+    assert dots == [[99.0, 99.0], [99.8, 99.8]] * 2
+    assert axes.get_title().endswith("(dots: the two runs)")
+    assert figure.legends[0].get_title().get_text() == ""
     words = plots.describe([panel], "title", intervals=True).splitlines()[-1]
-    assert words.startswith("Bars: 95 % t intervals of a task's mean over the runs.")
-    assert words.endswith("cut at the panel's edge.") == (runs == 2)
+    assert words == "Dots: the two runs, whose interval would be too wide to say anything."
+
+
+def test_what_the_paper_quotes_is_called_quoted():
+    panel = Panel("HNET", 2, None, (99.79, 0.01), quoted=True)
+    assert panel.values() == "not run; quoted 99.79 ± 0.01"
 
 
 def test_no_tick_stands_above_100_percent():

@@ -14,7 +14,7 @@ from hypermask.progress import Bar, Lines, Progress
 
 def report(shown: Progress) -> None:
     """Two tasks of three iterations, as the training loop tells them."""
-    shown.begin("split_digits/own, seed 1", 2, 3)
+    shown.begin("split_digits/own, seed 1", [3, 3])
     for task in (0, 1):
         for iteration in (1, 2, 3):
             shown.iteration(task, iteration, torch.tensor(0.25))
@@ -37,7 +37,7 @@ def test_a_long_task_has_a_line_every_few_minutes(capsys, monkeypatch):
     clock = iter([0.0, 200.0, 301.0, 301.0, 400.0, 602.0, 602.0])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     shown = Lines()
-    shown.begin("run", 2, 100, done=1)
+    shown.begin("run", [100, 100], done=1)
     for iteration in (10, 20, 30, 40):
         shown.iteration(1, iteration, Unread())
     assert capsys.readouterr().err.splitlines() == [
@@ -50,7 +50,7 @@ def test_a_long_task_has_a_line_every_few_minutes(capsys, monkeypatch):
 @pytest.mark.parametrize("kind", [Lines, lambda: Bar(notebook=False)])
 def test_reading_a_procedure_is_said(capsys, kind):
     shown = kind()
-    shown.begin("run", 2, 100)
+    shown.begin("run", [100, 100])
     shown.reading(1, "fecam")
     shown.end()
     assert "task 2/2, infers the task by fecam" in capsys.readouterr().err
@@ -58,9 +58,26 @@ def test_reading_a_procedure_is_said(capsys, kind):
 
 def test_a_bar_goes_on_where_an_earlier_process_stopped(capsys):
     bar = Bar(notebook=False)
-    bar.begin("run", 4, 100, done=3)
+    bar.begin("run", [100] * 4, done=3)
     bar.end()
     assert "300/400" in capsys.readouterr().err
+
+
+def test_tasks_of_different_lengths_are_counted_each(capsys, monkeypatch):
+    clock = iter([0.0, 301.0, 301.0])
+    with monkeypatch.context() as patch:
+        patch.setattr(progress.time, "monotonic", lambda: next(clock))
+        shown = Lines()
+        shown.begin("run", [62, 63])
+        shown.iteration(1, 63, Unread())
+    assert capsys.readouterr().err.splitlines() == [
+        "run: 2 tasks of 62 to 63 iterations",
+        "run: task 2/2, iteration 63/63",
+    ]
+    bar = Bar(notebook=False)
+    bar.begin("run", [62, 63], done=1)
+    bar.end()
+    assert "62/125" in capsys.readouterr().err
 
 
 def test_what_is_said_can_be_silenced(capsys, monkeypatch):
@@ -98,7 +115,7 @@ def test_a_bar_reads_the_loss_only_now_and_then(capsys, monkeypatch):
     clock = iter([10.0, 10.1, 10.4, 10.6])
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
     bar = Bar(notebook=False)
-    bar.begin("run", 1, 10)
+    bar.begin("run", [10])
     bar._bar.refresh = lambda *_, **__: None
     bar.iteration(0, 1, torch.tensor(1.0))
     bar.iteration(0, 2, Unread())
@@ -109,7 +126,7 @@ def test_a_bar_reads_the_loss_only_now_and_then(capsys, monkeypatch):
 
 def test_lines_and_silence_never_read_the_loss():
     for shown in (Lines(), Progress()):
-        shown.begin("run", 1, 1)
+        shown.begin("run", [1])
         shown.iteration(0, 1, Unread())
 
 

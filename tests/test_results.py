@@ -6,7 +6,7 @@ from payloads import write_record
 from hypermask import experiments, items, results, training
 from hypermask.errors import HyperMaskError
 from hypermask.files import locked
-from hypermask.results import gather, report, report_settings, verdict
+from hypermask.results import gather, report, report_settings
 
 NAME = "split_mnist/hypermask-t"
 
@@ -49,18 +49,6 @@ def test_report_names_what_is_there_left_out_and_missing(root):
         "  your own runs: none",
         "  missing; to make them: hypermask run split_mnist/hnet --seed 1 2 3 4 5",
     ]
-
-
-def test_verdict(root):
-    runs = gather("fig06")
-    ours, hnet = runs[NAME], runs["split_mnist/hnet"]
-    assert verdict("A", [ours], lambda records: len(records) == 1) == (
-        f"A: supported by our records ({NAME}, 1 of 5 runs)."
-    )
-    assert verdict("B", [ours], lambda records: False).startswith("B: not supported by our records")
-    assert verdict("C", [ours, hnet], lambda *_: True) == "C: cannot say, split_mnist/hnet not run."
-    one = results.Runs(items.Need(NAME, (1,)), ours.records)
-    assert verdict("D", [one], lambda _: True) == f"D: supported by our records ({NAME}, one run)."
 
 
 def test_a_number_of_runs_in_words(root):
@@ -286,17 +274,6 @@ def test_report_of_many_settings(root):
         f"  missing; to make the first: hypermask run {NAME} --set embedding_size=24 --seed 1 2",
         "  to list them all: hypermask sweep fig15 --dry-run",
     ]
-
-
-def test_a_verdict_on_many_settings_counts_them(root):
-    runs = list(gather("fig15").values())
-    assert verdict("A", runs, lambda *_: True) == "A: cannot say, 11 of 12 settings not run."
-    for group in runs[1:4]:
-        write_record(root / "records", NAME, 1, overrides=list(group.need.overrides))
-    runs = list(gather("fig15").values())[:4]
-    assert verdict("B", runs, lambda *all: len(all) == 4) == (
-        "B: supported by our records (4 settings, 1 of 2 runs each)."
-    )
 
 
 def test_notebooks_side_by_side_train_one_after_the_other_and_say_so(root, capsys, monkeypatch):

@@ -50,7 +50,7 @@ class FirstFails(Progress):
     def __init__(self):
         self.others, self._other_trains, self._seed = 0, threading.Event(), threading.local()
 
-    def begin(self, title, tasks, iterations, done=0):
+    def begin(self, title, iterations, done=0):
         self._seed.first = title.endswith("seed 1")
 
     def iteration(self, task, iteration, loss):

@@ -3,7 +3,7 @@ import json
 import pytest
 from payloads import logits, payload
 
-from hypermask import cli, experiments, files, items, paper, paths, records, status
+from hypermask import cli, differences, experiments, files, items, paper, paths, records, settings, status
 from hypermask.errors import HyperMaskError
 
 FIG10 = "fig10_split_mnist_mean_accuracy"
@@ -192,46 +192,46 @@ def test_the_results_page():
     assert row(page, "figure 10") == [
         f"[figure 10](notebooks/{FIG10}.ipynb)",
         items.get("fig10").claim,
+        "1 of 1 supported",
         "accuracy, split_mnist/hypermask-t: 99.64 ± 0.07",
         "99.60 ± 1.27 (n = 2)",
-        "reproduced within spread",
+        "within spread so far",
         "2/5",
-        "`hypermask sweep fig10`",
         f"{minutes} min, {device}",
     ]
     assert row(page, "figure 8")[2:] == [
+        "0 of 4 supported, 4 open",
         "accuracy, permuted_mnist_10/hypermask-t: 97.66 ± 0.04",
         "–",
         "not run",
         "0/10",
-        "`hypermask sweep fig08`",
         "–",
     ]
-    assert row(page, "figure 1")[4:7] == ["see the figure", "0/0", "–"]
-    assert row(page, "table 9")[2:5] == ["5 settings", "0 of 5 settings", "not run: 5"]
-    assert row(page, "item")[4] == "headline number"
+    assert row(page, "figure 1")[2:] == ["–", "–", "–", "see the figure", "0/0", "–"]
+    assert row(page, "table 9")[3:6] == ["5 settings", "0 of 5 settings", "not run: 5"]
+    assert row(page, "item")[5] == "headline number"
 
 
 def test_two_runs_that_differ_and_have_a_wide_interval():
     for seed, last in ((1, 99.1), (2, 99.2)):
         records.write(payload(seed=seed, final=[last] * 5), None, paths.records())
-    assert row(status.markdown(), "figure 10")[3:5] == ["99.15 ± 0.64 (n = 2)", "differs ‡"]
+    assert row(status.markdown(), "figure 10")[4:6] == ["99.15 ± 0.64 (n = 2)", "differs ‡"]
     assert "‡: although it differs, inside." in status.markdown()
 
 
 def test_a_single_run_on_the_results_page():
     records.write(payload(final=[99.6] * 5), None, paths.records())
-    assert row(status.markdown(), "figure 10")[3:5] == ["99.60 (one run)", "one run, within spread"]
+    assert row(status.markdown(), "figure 10")[4:6] == ["99.60 (one run)", "one run, within spread"]
 
 
 def test_an_item_without_a_number_says_whether_it_is_complete():
-    assert row(status.markdown(), "figure 15")[4] == "not run"
+    assert row(status.markdown(), "figure 15")[5] == "not run"
     missing = [(seed, list(need.overrides)) for need in items.get("fig15").runs for seed in need.seeds]
     for part, words in ((missing[:-1], "incomplete, see the figure"), (missing[-1:], "see the figure")):
         for seed, overrides in part:
             records.write(payload(seed=seed, overrides=overrides), None, paths.records())
-        assert row(status.markdown(), "figure 15")[4] == words
-    assert row(status.markdown(), "table 12")[4] == "incomplete, see the table"
+        assert row(status.markdown(), "figure 15")[5] == words
+    assert row(status.markdown(), "table 12")[5] == "incomplete, see the table"
 
 
 def test_the_headline_is_of_the_runs_that_the_item_shows():
@@ -239,8 +239,8 @@ def test_the_headline_is_of_the_runs_that_the_item_shows():
         records.write(payload(seed=seed, final=[last] * 5), None, paths.records())
         records.write(payload(seed=seed, final=[last] * 5), None, paths.runs())
     # Table 1 compares settings, and shows the five needed seeds of each; figure 10 shows all there are.
-    assert row(status.markdown(), "table 1")[3] == "99.60 ± 1.27 (n = 2)"
-    assert row(status.markdown(), "figure 10")[3].endswith("(n = 3)")
+    assert row(status.markdown(), "table 1")[4] == "99.60 ± 1.27 (n = 2)"
+    assert row(status.markdown(), "figure 10")[4].endswith("(n = 3)")
     (paths.notebooks() / "table01_known_task_identity.ipynb").touch()
     assert status.closing_table().splitlines()[2].count("99.60 ± 0.14 (2)") == 2
 
@@ -262,10 +262,10 @@ def test_the_results_page_counts_the_settings_of_a_table():
         for seed in range(1, seeds + 1):
             final = [printed.mean + shift] * 10
             records.write(payload(name, seed=seed, final=final) | other, None, paths.records())
-    assert row(status.markdown(), "table 9")[2:5] == [
+    assert row(status.markdown(), "table 9")[3:6] == [
         "5 settings",
         "4 of 5 settings",
-        "reproduced within spread: 1; differs: 1; one run, within spread: 1; one run, outside spread: 1; not run: 1",
+        "within spread: 1; differs: 1; one run, within spread: 1; one run, outside spread: 1; not run: 1",
     ]
 
 
@@ -285,6 +285,38 @@ def test_the_readme_shows_todays_results(project_root, monkeypatch):
     text = (project_root / "README.md").read_text(encoding="utf-8")
     section = text.partition("<!-- results -->")[2].partition("<!-- /results -->")[0]
     assert section.strip() == status.markdown(), "write it anew: hypermask status --markdown README.md"
+
+
+@pytest.mark.parametrize("name", ["differences", "settings"])
+def test_the_page_on_reproducibility_shows_todays(name, project_root, monkeypatch):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(project_root))
+    text = (project_root / "REPRODUCIBILITY.md").read_text(encoding="utf-8")
+    section = text.partition(f"<!-- {name} -->")[2].partition(f"<!-- /{name} -->")[0]
+    assert section.strip() == {"differences": differences, "settings": settings}[name].markdown(), (
+        "write it anew: hypermask status --markdown REPRODUCIBILITY.md"
+    )
+
+
+def test_numbers_that_lie_apart_are_listed_the_furthest_first():
+    for seed in (1, 2):
+        # Printed: 99.64 and 99.35; BWT -0.009.
+        records.write(payload(seed=seed, final=[99.0 + 0.02 * seed] * 5), None, paths.records())
+        near = payload("split_mnist/hypermask-f", seed, final=[99.352 + 0.001 * seed] * 5)
+        records.write(near, None, paths.records())
+    records.write(payload("split_mnist/hnet", 1, final=[90.0] * 5), None, paths.records())
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in differences.markdown().splitlines()[2:]]
+    assert [row[1] for row in rows if row[0] == "3, accuracy"] == ["HNET+ENT", "HyperMask-T"]
+    assert rows[0][2:] == ["Split MNIST", "99.79", "90.00", "1", "-9.79", "one run, outside spread"]
+    assert rows[1][2:] == ["Split MNIST", "99.64", "99.03", "2", "-0.61", "differs"]
+    assert {row[0] for row in rows[2:]} == {"4, BWT"}
+
+
+def test_settings_have_their_places():
+    page = settings.markdown()
+    assert page.count("<details>") == len(experiments.EXPERIMENTS)
+    of_split = page.partition("<code>split_mnist/hypermask-t</code>")[2].partition("</details>")[0]
+    assert "| `beta` | 0.001 | appendix, Architecture details, Split MNIST |" in of_split
+    assert "`lr_floor`" not in of_split and "`epochs`" not in of_split
 
 
 def test_closing_table():

@@ -47,6 +47,12 @@ def test_runs_that_are_there_are_not_missing(root):
     assert sweeps._job(tiny, (1, 2)).shipped == (record.seed,)
 
 
+def test_a_run_that_diverged_is_not_made_again(root):
+    tiny = experiments.smoke("split_mnist/hypermask-t").override(["tasks=2", "iterations=20", "lr=1e30"])
+    assert run_experiment(tiny, 1, root=root / "runs").status == "diverged"
+    assert sweeps._job(tiny, (1, 2)).missing == (2,)
+
+
 def test_a_configuration_that_several_items_need_is_one_job(root):
     jobs = sweeps.jobs(["fig06", "fig10", "table04"])
     hashes = [job.experiment.config.hash for job in jobs]

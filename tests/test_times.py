@@ -137,8 +137,9 @@ def test_the_report_sets_the_released_loop_beside_the_reference_and_names_what_i
     assert "66 ms at task 1 on one H100, 87 ms at task 10 on one H100" in lines[5]
     assert lines[6].startswith("speedup: reference over fused; the reference is our own plain loop, not the released")
     assert lines[7].startswith("bandwidth share: time of 10 passes ") and "2800.0 GB/s" in lines[7]
+    assert lines[8].startswith("R: what L_output penalises, the change of earlier tasks' outputs")
     assert (
-        lines[8] == "task 10: R = D U + W* E, |W* E| / |R| = 12.5; relative error of R in float32 2.0e-06, TF32 5.0e-03"
+        lines[9] == "task 10: R = D U + W* E, |W* E| / |R| = 12.5; relative error of R in float32 2.0e-06, TF32 5.0e-03"
     )
     assert lines[-1] == "split_mnist: no bench yet; to make one: hypermask bench split_mnist --tasks 1 5 --save"
 

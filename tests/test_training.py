@@ -21,10 +21,12 @@ from hypermask import (
     checkpoints,
     experiments,
     files,
+    identity,
     methods,
     metrics,
     records,
     split_digits,
+    stopwatch,
     train,
     training,
 )
@@ -35,9 +37,10 @@ from hypermask.benchmarks.split_digits import SplitDigits
 from hypermask.device import environment
 from hypermask.errors import HyperMaskError
 from hypermask.progress import Progress
+from hypermask.schedule import Schedule, batch_order
 from hypermask.seeds import generator
 from hypermask.targets import MLP
-from hypermask.training import Schedule, batch_order, run_experiment
+from hypermask.training import run_experiment
 
 TINY = TrainingConfig(iterations=20, batch_size=16)
 
@@ -372,7 +375,7 @@ def test_a_record_names_the_code_that_was_there_when_the_run_began(monkeypatch):
     revisions = iter(["first", "second"])
     monkeypatch.setattr(training, "environment", lambda device: environment(device) | {"revision": next(revisions)})
     digests = iter("ab")
-    monkeypatch.setattr(training, "_digest", lambda method: next(digests) * 64)
+    monkeypatch.setattr(identity, "method_digest", lambda method: next(digests) * 64)
     record = train(hypermask_on_digits(), split_digits(tasks=2), TINY, after_task=lambda task: None)
     assert record.environment["revision"] == "first"
     assert record.payload["method_digest"] == "a" * 64
@@ -430,8 +433,8 @@ class Diary(Progress):
     def __init__(self) -> None:
         self.lines: list[tuple] = []
 
-    def begin(self, title, tasks, iterations, done=0):
-        self.lines.append(("begin", title, tasks, iterations, done))
+    def begin(self, title, iterations, done=0):
+        self.lines.append(("begin", title, iterations, done))
 
     def iteration(self, task, iteration, loss):
         self.lines.append(("iteration", task, iteration))
@@ -462,7 +465,7 @@ def test_what_is_reported_and_in_which_order():
     )
     accuracy = record.accuracy
     assert diary.lines == [
-        ("begin", "split_digits/own, seed 4", 2, 3, 0),
+        ("begin", "split_digits/own, seed 4", [3, 3], 0),
         *[("iteration", 0, i) for i in (1, 2, 3)],
         ("finished", 0, accuracy[0, 0], accuracy[0, 0]),
         ("after", 0),
@@ -774,10 +777,20 @@ def test_infinite_buffers_are_no_divergence():
 
 
 class Exploding(Counter):
-    """Learns its first task and blows up in the second."""
+    """Blows up in a task, the second as a rule; what follows a task's steps cannot take what is not finite."""
+
+    blows_up = 1
 
     def loss(self, inputs, labels, task, iteration, iterations):
-        return super().loss(inputs, labels, task, iteration, iterations) * (math.nan if task == 1 else 1.0)
+        scale = math.nan if task == self.blows_up else 1.0
+        return super().loss(inputs, labels, task, iteration, iterations) * scale
+
+    def end_task(self, task):
+        super().end_task(task)
+        assert self.weight.isfinite()
+
+    def collect_statistics(self, task, inputs, labels):
+        assert self.weight.isfinite()
 
 
 def test_a_run_that_diverges_later_keeps_the_tasks_before(tmp_path):
@@ -805,6 +818,96 @@ def test_scores_without_softmax_are_divergence_and_no_accuracy(tmp_path):
     rows = record.payload["accuracy"]
     assert rows[0][0] is not None
     assert rows[1:] == [[None] * 3] * 2
+
+
+def test_frozen_features_that_diverge_are_recorded_as_that(tmp_path):
+    experiment = experiments.smoke("split_cifar100_5x20/ncm").override(["lr=1e12"])
+    record = run_experiment(experiment, 1, root=tmp_path, device="cpu")
+    assert record.status == "diverged"
+
+
+def test_what_is_asked_of_a_run_is_named_where_there_is_no_such_thing():
+    benchmark = split_digits(tasks=2)
+    with pytest.raises(HyperMaskError, match=r"^training is {'iterations': 3}; expected a TrainingConfig, say Train"):
+        train(Counter(2), benchmark, {"iterations": 3})
+    with pytest.raises(
+        HyperMaskError, match=r"^epochs is no setting of a run; expected engine, evaluate_every, .*infer"
+    ):
+        train(Counter(2), benchmark, epochs=3)
+    for values, words in (
+        ({"lr": "0.1"}, "lr is '0.1'; expected a number"),
+        ({"epochs": 1.5}, "epochs is 1.5; expected"),
+    ):
+        with pytest.raises(HyperMaskError, match=f"^{re.escape(words)}"):
+            TrainingConfig(**{"epochs": 1} | values)
+    record = train(hypermask_on_digits(tasks=np.int64(2)), benchmark, TINY, infer="ent")
+    assert set(record.payload["inference"]) == {"ent"}
+
+
+def test_afterwards_layers_that_draw_are_off():
+    torch.manual_seed(1)
+    method, benchmark = Linear(2, 64, dropout=0.5), split_digits(tasks=2)
+    train(method, benchmark, TINY)
+    inputs = benchmark.prepare(benchmark.task(0).test.images, 0)
+    assert torch.equal(method.logits(inputs, 0), method.logits(inputs, 0))
+
+
+def test_a_run_leaves_the_callers_generator_as_it_was():
+    """Networks that are made between runs are to differ."""
+    torch.manual_seed(7)
+    expected = [torch.rand(1).item() for _ in range(3)]
+    torch.manual_seed(7)
+    drawn = []
+    for _ in range(3):
+        drawn.append(torch.rand(1).item())
+        train(Counter(2), split_digits(tasks=2), TrainingConfig(iterations=2))
+    assert drawn == expected
+
+
+class Noisy(SplitDigits):
+    """Differs in a number that only an attribute tells."""
+
+    def __init__(self, noise: float) -> None:
+        super().__init__(2, 40, "cpu")
+        self.noise, self.seed = noise, round(noise)
+
+
+def test_plain_values_of_ones_own_benchmark_are_part_of_the_configuration():
+    hashes = [
+        train(Counter(2), Noisy(noise), TrainingConfig(iterations=1)).config_hash for noise in (0.1, 0.2, 0.2, 100.0)
+    ]
+    assert hashes[1] == hashes[2]
+    assert len(set(hashes)) == 3
+    assert train(Counter(2), Noisy(0.1), TrainingConfig(iterations=1)).config["benchmark"]["class"] == "Noisy"
+    assert "class" not in train(Counter(2), split_digits(tasks=2), TINY).config["benchmark"]
+
+
+def test_a_task_shorter_than_an_epoch_has_its_last_model_as_a_choice():
+    """Images are 213 a task; where no epoch ends there would be nothing to choose from, and no curve."""
+    training = TrainingConfig(iterations=3, batch_size=8, scheduler="plateau", model_choice="lowest-validation-loss")
+    record = train(hypermask_on_digits(), split_digits(tasks=2), training)
+    assert [curve["iteration"] for curve in record.payload["validation"]] == [[3], [3]]
+    assert record.validation_accuracy is not None
+
+
+class Wide(Linear):
+    """Its tasks share a layer of which each has two outputs."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 64)
+        self.layer = nn.Linear(64, 4)
+
+    def logits(self, inputs, task):
+        return self.layer(inputs)[:, 2 * task : 2 * task + 2]
+
+    def unmasked_logits(self, inputs):
+        return self.layer(inputs)
+
+
+def test_a_shared_network_with_more_outputs_leaves_its_logits_out(tmp_path):
+    torch.manual_seed(1)
+    record = train(Wide(), split_digits(tasks=2), TINY, root=tmp_path)
+    assert set(record.arrays()) == {"masked", "labels"}
 
 
 def test_a_method_and_a_benchmark_of_different_length_are_one_sentence():
@@ -837,12 +940,29 @@ def test_a_record_that_is_there_is_replaced_only_when_told_to(tmp_path):
     assert again.path.stat().st_mtime_ns > written
 
 
-def test_weights_of_an_earlier_run_do_not_stay_beside_a_new_record(tmp_path):
+def test_weights_that_were_kept_are_made_anew_with_their_record(tmp_path):
+    """A run is made again for what it lacks to be inferred: its weights, which took as long, are not to be lost."""
     first = run_experiment(tiny(), 1, root=tmp_path, device="cpu", keep_weights=True)
-    HyperMask.load(first.path, 1)
-    run_experiment(tiny(), 1, root=tmp_path, device="cpu", overwrite=True, engine="eager")
-    with pytest.raises(HyperMaskError, match="is not beside the record; weights exist for runs made with"):
-        HyperMask.load(first.path, 1)
+    assert checkpoints.has_weights(first)
+    written = checkpoints.weights_path(first.path, 1).stat().st_mtime_ns
+    again = run_experiment(tiny(), 1, root=tmp_path, device="cpu", overwrite=True, infer="ent")
+    assert set(again.payload["inference"]) == {"ent"}
+    assert checkpoints.weights_path(again.path, 1).stat().st_mtime_ns > written
+    HyperMask.load(again.path, 1)
+    plain = run_experiment(tiny(), 2, root=tmp_path, device="cpu")
+    assert not checkpoints.has_weights(plain)
+
+
+def test_weights_of_an_earlier_run_do_not_stay_beside_the_record_of_one_that_ended_before(tmp_path, monkeypatch):
+    given = {"root": tmp_path, "engine": "eager", "keep_weights": True, "overwrite": True, "name": "split_digits/mine"}
+    with monkeypatch.context() as patch:
+        patch.setattr(Exploding, "blows_up", None)
+        kept = train(Exploding(3), split_digits(tasks=3), TINY, **given)
+    diverged = train(Exploding(3), split_digits(tasks=3), TINY, **given)
+    assert (kept.status, diverged.status) == ("finished", "diverged")
+    assert kept.path == diverged.path
+    left = [checkpoints.weights_path(kept.path, task).exists() for task in range(3)]
+    assert left == [True, False, False]
 
 
 def test_weights_of_another_run_are_not_read(tmp_path):
@@ -887,29 +1007,26 @@ def test_training_says_nothing_it_need_not(capfd):
 
 def test_a_stopwatch_stands_still_while_it_is_paused(monkeypatch):
     now = iter([10.0, 13.0, 20.0, 22.0, 23.0, 30.0])
-    monkeypatch.setattr(training.time, "perf_counter", lambda: next(now))
-    watch = training.Stopwatch(torch.device("cpu"))
+    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: next(now))
+    watch = stopwatch.Stopwatch(torch.device("cpu"))
     for _ in range(2):
         with watch.paused():
             pass
     assert watch.seconds() == 20.0 - 7.0 - 1.0
 
 
-def resumable(settings=None, seed=1, data="a", weight=0.0):
+def resumable(settings=(), seed=1, data="a", weight=0.0):
     benchmark = split_digits(tasks=2)
     benchmark.checksums = {"pixels": data}
     method = Counter(2)
     method.set_weights({"weight": torch.tensor(weight)})
-    identity = {"config_hash": "0" * 64, "seed": seed}
-    return training._resumable(identity, settings or training.Settings(seed=1), benchmark, method)
+    return identity.resumable({"config_hash": "0" * 64, "seed": seed}, settings, benchmark, method)
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        {"settings": training.Settings(seed=1, engine="eager")},
-        {"settings": training.Settings(seed=1, evaluate_every=7)},
-        {"settings": training.Settings(seed=1, infer=("ent",))},
+        {"settings": ["eager"]},
         {"seed": 2},
         {"data": "b"},
         {"weight": 1.0},
@@ -924,14 +1041,26 @@ def test_a_run_of_anything_else_does_not_go_on_from_a_checkpoint(other):
 @pytest.mark.parametrize("fact", ["torch", "device_name", "threads", "version"])
 def test_nor_does_one_of_other_libraries_devices_or_threads(fact, monkeypatch):
     before, facts = resumable(), environment(torch.device("cpu"))
-    monkeypatch.setattr(training, "environment", lambda device: facts | {fact: "another"})
+    monkeypatch.setattr(identity, "environment", lambda device: facts | {fact: "another"})
     assert resumable() != before
+
+
+@pytest.mark.parametrize("other", [{"engine": "eager"}, {"evaluate_every": 7}, {"infer": ("ent",)}], ids=str)
+def test_nor_does_one_with_settings_that_decide_numbers(other, tmp_path, monkeypatch):
+    asked = []
+    plain = identity.resumable
+    monkeypatch.setattr(
+        identity, "resumable", lambda run, given, *rest: asked.append(given) or plain(run, given, *rest)
+    )
+    for given in ({}, {"logits_per_task": 7}, other):
+        run_experiment(tiny("iterations=2"), 1, root=tmp_path, device="cpu", overwrite=True, **given)
+    assert asked[0] == asked[1] != asked[2]
 
 
 def test_nor_does_one_of_other_code(tmp_path, monkeypatch):
     for name in ("a.py", "b.c"):
         (tmp_path / name).write_text("1")
-    monkeypatch.setattr(training, "PACKAGE", tmp_path)
+    monkeypatch.setattr(identity, "PACKAGE", tmp_path)
     found = [resumable()]
     for name in ("a.py", "b.c"):
         (tmp_path / name).write_text("2")

@@ -193,7 +193,7 @@ def gpu(project_root, root, monkeypatch) -> Callable[[int], subprocess.Completed
     (root / "hypermask" / "bench.py").write_text("older = True\n")
     python.write_text(
         f'#!/bin/sh\n[ "$1" = -c ] && exit\n[ "$1" = - ] && exec "{sys.executable}" "$@"\n'
-        'shift 2\necho "$*" >> commands\n'
+        'shift 2\n[ "$1" = data ] && echo "cifar-100-python   found" && exit\necho "$*" >> commands\n'
     )
     python.chmod(0o755)
     monkeypatch.setenv("PYTHON", str(python))
@@ -206,6 +206,7 @@ def gpu(project_root, root, monkeypatch) -> Callable[[int], subprocess.Completed
 def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(root, gpu):
     both = (fixed, trainable) = "permuted_mnist_10/hypermask-f", "permuted_mnist_10/hypermask-t"
     write_record(paths.records(), fixed, 1)
+    write_record(paths.records(), trainable, 2)
     kept = records.write(payload(fixed, 2), logits(10), paths.runs())
     diverged = write_record(paths.runs(), fixed, 3, status="diverged")
     # Without what table 2 reads from it: this run is made again.
@@ -219,13 +220,14 @@ def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(
     assert all(command.endswith("--device cuda") or command.endswith("--device cuda --save") for command in commands)
     assert [command for command in commands if command.startswith(tuple(f"run {name}" for name in both))] == [
         f"run {trainable} --infer ent fecam --seed 1 --device cuda",
-        f"run {trainable} --infer ent fecam --seed 2 --device cuda",
         f"run {trainable} --infer ent fecam --seed 3 --device cuda",
-        f"run {fixed} --seed 3 --device cuda",
+        # Seed 3 of the other diverged, and would again.
         f"run {trainable} --infer ent fecam --seed 4 --device cuda",
         f"run {fixed} --seed 4 --device cuda",
         f"run {trainable} --infer ent fecam --seed 5 --device cuda",
         f"run {fixed} --seed 5 --device cuda",
+        # It has a record, which lacks what the task is inferred by: after all that have none.
+        f"run {trainable} --infer ent fecam --seed 2 --device cuda",
     ]
     assert commands[-1] == "sweep all --device cuda"
     packed = {path.relative_to(root).as_posix() for path in (kept, kept.with_suffix(".npz"), diverged, plain, bench)}
@@ -242,6 +244,20 @@ def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(
     gpu(5)
     newer = (root / "commands").read_text().splitlines()[len(commands) + len(again) :]
     assert sum(command.startswith(("bench", "verify")) for command in newer) == 3
+
+
+def test_on_a_gpu_what_needs_photographs_is_left_out_without_them(root, gpu):
+    python = root / "python"
+    python.write_text(
+        python.read_text()
+        .replace("100-python   found", "100-python   missing")
+        .replace('[ "$1" = -c ] && exit', '[ "$2" = "import pooch" ] && exit 1\n[ "$1" = -c ] && exit')
+    )
+    ended = gpu(5)
+    assert "gpu: CIFAR-100 is not here (HYPERMASK_DATA) and cannot be downloaded" in ended.stdout
+    commands = (root / "commands").read_text()
+    assert "cifar" not in commands and "sweep table02" not in commands
+    assert "sweep table09 table08" in commands
 
 
 def test_on_a_gpu_failures_are_told_at_the_end(root, gpu):

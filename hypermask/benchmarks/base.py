@@ -47,7 +47,7 @@ PLURAL = {"task": "tasks", "class": "classes"}
 
 
 class Benchmark(ABC):
-    """A sequence of tasks.
+    """A sequence of tasks. One of your own has these attributes, `_task`, `_prepare`, and `describe` if it has choices.
 
     name: as in a configuration.  tasks: how many.  classes_per_task: k.  image_shape: (C, H, W) as stored.
     input_shape: what the target network sees, without the batch.  class_names: of the absolute classes.
@@ -89,10 +89,17 @@ class Benchmark(ABC):
         return {}
 
     @abstractmethod
-    def _task(self, index: int) -> Task: ...
+    def _task(self, index: int) -> Task:
+        """Task `index`, which exists: its splits on `self.device`, images uint8 [N, C, H, W], labels int64 [N] counted
+        within the task from 0 in the order of its `classes`.
+        """
 
     @abstractmethod
-    def _prepare(self, images: Tensor, task: int, augmentation: torch.Generator | None) -> Tensor: ...
+    def _prepare(self, images: Tensor, task: int, augmentation: torch.Generator | None) -> Tensor:
+        """Images that `prepare` has checked, uint8 [B, C, H, W], as float32 [B, *input_shape] on their device.
+
+        Only with a generator may anything be drawn, and from that one alone; no value may be asked of the device.
+        """
 
     def _check_index(self, index: int) -> None:
         if not 0 <= index < self.tasks:

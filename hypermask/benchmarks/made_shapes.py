@@ -49,7 +49,7 @@ def made_shapes(
     class_names = tuple(f"{colour} {shape}" for colour in COLOURS for shape in SHAPES)
     return ClassIncremental(
         name,
-        ImageSet(**parts, class_names=class_names, checksums={name: checksum}),
+        ImageSet(**parts, class_names=class_names, checksums={name: [checksum]}),
         in_groups(range(len(class_names)), CLASSES_PER_TASK, tasks),
         validation=per_class(name, validation, CLASSES_PER_TASK),
         augmentation=flip_and_crop(PADDING) if augment else None,

@@ -20,6 +20,8 @@ WARM_UP = 3
 
 # Device -> the stream beside the default one, for each thread.
 _BESIDE = threading.local()
+# Kept to the end of the process.
+_FAILED: list[torch.cuda.CUDAGraph] = []
 
 
 def _stream(device: torch.device) -> torch.cuda.Stream:
@@ -115,6 +117,8 @@ class CapturedStep:
                 self._loss = self._once()
         except RuntimeError as error:
             self._capturable = False
+            # The allocator may go on asking a graph whose capture did not end.
+            _FAILED.append(graph)
             # A capture that fails may leave its stream current, and generators that wait for its end.
             torch.cuda.set_stream(current)
             for generator, state in zip(drawn, states, strict=True):

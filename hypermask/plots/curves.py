@@ -37,7 +37,7 @@ YOURS = f"your own runs, {AFTER_ALL}"
 PAPER = f"paper, mean {AFTER_ALL} ± sd"
 MODEL_MEAN = f"mean {AFTER_ALL}"
 MODEL_PAPER = f"paper's model, mean {AFTER_ALL}"
-INTERVALS = "bars and bands around ours: 95 % t intervals"
+INTERVALS = "around our means: 95 % t intervals, from three runs on"
 MAIN_PAPER = f"paper, main setting, mean {AFTER_ALL} ± sd"
 
 # Colour, marker and line of each series of a panel, the main one first.
@@ -52,11 +52,11 @@ _SERIES = (
 
 
 def mean_accuracy(panels: Sequence[Panel], title: str) -> Figure:
-    """Mean accuracy per task with 95 % t intervals: just after training the task, and after all tasks. Those of two
-    runs, wide as they are, may leave the panel, which holds the runs themselves.
+    """Mean accuracy per task with 95 % t intervals: just after training the task, and after all tasks.
 
-    The paper's printed mean after all tasks is a dotted line with its spread as a band. A single run has no
-    interval, and the panel says so. Own runs are hollow diamonds (after all tasks).
+    The paper's printed mean after all tasks is a dotted line with its spread as a band. A single run has no interval,
+    and that of two is too wide to say anything: they are dots, and the panel says so. Own runs are hollow diamonds
+    (after all tasks).
     """
     with style():
         width = COLUMN if len(panels) == 1 else PAGE
@@ -66,7 +66,7 @@ def mean_accuracy(panels: Sequence[Panel], title: str) -> Figure:
             _mean_accuracy(ax, panel)
         handles, labels = _legend_entries(axes)
         columns = 1 if len(panels) == 1 else len(labels)
-        said = INTERVALS if any(panel.runs > 1 for panel in panels) else None
+        said = INTERVALS if any(panel.runs > 2 for panel in panels) else None
         figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, 4), title=said)
         return figure
 
@@ -134,7 +134,11 @@ def _mean_accuracy(ax: Axes, panel: Panel) -> None:
             ("after_all", AFTER_ALL, ORANGE, "s", offset),
         ):
             mean, half_width = curves[key]
-            bars = None if panel.runs == 1 else half_width
+            bars = half_width if panel.runs > 2 else None
+            if panel.runs == 2:
+                both = panel.matrices.diagonal(axis1=1, axis2=2) if key == "just_after" else panel.matrices[:, -1]
+                for values in both:
+                    ax.plot(tasks + shift, values, ".", color=color, markersize=3, zorder=1)
             if many and bars is not None:
                 ax.fill_between(tasks, mean - bars, mean + bars, color=color, alpha=0.3, linewidth=0)
             ax.errorbar(
@@ -161,27 +165,12 @@ def _mean_accuracy(ax: Axes, panel: Panel) -> None:
         mean = 50.0 if panel.printed is None else panel.printed[0]
         ax.set_ylim(mean - 2, mean + 2)
         ax.text(0.5, 0.07, "not run", transform=ax.transAxes, ha="center", va="center", color=BLACK)
-    if panel.runs == 2:
-        ax.set_ylim(*_limits(panel))
-    note = "\n(one run: no interval)" if panel.runs == 1 else ""
+    note = {1: "\n(one run: no interval)", 2: "\n(dots: the two runs)"}.get(panel.runs, "")
     ax.set(title=f"{panel.title}\n{panel.values()}{note}", xlabel="task", ylabel="test accuracy, %")
     ax.set_xlim(0.5, panel.tasks + 0.5)
     ax.set_xticks(tasks if panel.tasks <= 10 else [1, *range(20, panel.tasks + 1, 20)])
     _accuracy_ticks(ax)
     grid(ax)
-
-
-def _limits(panel: Panel) -> tuple[float, float]:
-    """The lowest and highest accuracy that a panel has to show besides intervals, with room around."""
-    drawn = [panel.matrices.diagonal(axis1=1, axis2=2), panel.matrices[:, -1]]
-    if panel.own is not None:
-        drawn.append(panel.own[:, -1])
-    if panel.printed is not None:
-        mean, spread = panel.printed
-        drawn.append(np.array([mean - (spread or 0.0), mean + (spread or 0.0)]))
-    values = np.concatenate([each.ravel() for each in drawn])
-    room = 0.15 * max(np.ptp(values), 0.5)
-    return values.min() - room, values.max() + room
 
 
 def _single_model(ax: Axes, panel: Panel) -> None:

@@ -42,7 +42,7 @@ class Panel:
         return 0 if self.matrices is None else len(self.matrices)
 
     def values(self) -> str:
-        """Our mean accuracy after all tasks and the paper's; on a line each where there are own runs."""
+        """Our mean accuracy after all tasks, and what the paper prints or quotes; on a line each with own runs."""
         parts = []
         if self.matrices is None:
             parts.append("not run")
@@ -51,7 +51,7 @@ class Panel:
         if self.own is not None:
             parts.append(_mean_of_runs("yours", self.own))
         if self.printed is not None:
-            parts.append(f"paper {self.printed_text()}")
+            parts.append(f"{'quoted' if self.quoted else 'paper'} {self.printed_text()}")
         return ("; " if self.own is None else "\n").join(parts)
 
     def printed_text(self) -> str:

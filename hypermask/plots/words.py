@@ -22,11 +22,10 @@ def describe(panels: Sequence[Panel], title: str, intervals: bool = False) -> st
         "Mean accuracy after all tasks, percent. Ours ± sample standard deviation; "
         f"the paper's ± is taken to be the population standard deviation{but}."
     )
-    if intervals and any(panel.runs > 1 for panel in panels):
-        cut = " Those of two runs are so wide that they are cut at the panel's edge."
-        lines.append(
-            f"Bars: 95 % t intervals of a task's mean over the runs.{cut if any(p.runs == 2 for p in panels) else ''}"
-        )
+    if intervals and any(panel.runs > 2 for panel in panels):
+        lines.append("Bars: 95 % t intervals of a task's mean over the runs.")
+    if intervals and any(panel.runs == 2 for panel in panels):
+        lines.append("Dots: the two runs, whose interval would be too wide to say anything.")
     return "\n".join(lines)
 
 

@@ -19,6 +19,8 @@ def test_the_images_are_the_seeds():
     first, again, other = (made_shapes(seed=seed) for seed in (1, 1, 2))
     assert first.checksums == again.checksums
     assert first.checksums != other.checksums
+    # What a seed draws is a list: runs of several seeds are of one configuration.
+    assert all(isinstance(checksum, list) for checksum in first.checksums.values())
     assert torch.equal(first.task(0).train.images, again.task(0).train.images)
     assert not torch.equal(first.task(0).train.images[:5], first.task(0).validation.images[:5])
 

@@ -1,0 +1,379 @@
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from payloads import record
+
+from hypermask import claims, items, paper, tsne
+from hypermask.claims.verdict import CANNOT_SAY, NOT_SUPPORTED, SUPPORTED, by_rank, by_sign, judged, paired
+from hypermask.results import Runs
+
+SPLIT_T, HNET = "split_mnist/hypermask-t", "split_mnist/hnet"
+
+
+def runs_of(item, make, seeds=None):
+    """An item's groups with made-up records: `make(label, seed)` gives a payload's changes, None for no record."""
+    groups = {}
+    for need in items.get(item).runs:
+        made = {seed: make(need.label, seed) for seed in (seeds or need.seeds)}
+        found = [
+            record(experiment=need.experiment, seed=seed, overrides=list(need.overrides), **changes)
+            for seed, changes in made.items()
+            if changes is not None
+        ]
+        groups[need.label] = Runs(need, tuple(found))
+    return groups
+
+
+def answers(item, make, seeds=None):
+    return [verdict.answer for verdict in claims.verdicts(item, runs_of(item, make, seeds))]
+
+
+def matrix(last, just_after=None):
+    """An accuracy matrix with these values on its diagonal and in its last row."""
+    just_after = last if just_after is None else just_after
+    tasks = len(last)
+    rows = [[just_after[j] if j <= i else None for j in range(tasks)] for i in range(tasks - 1)]
+    return {"accuracy": [*rows, [*last[:-1], just_after[-1]]]}
+
+
+def level(value, tasks=5, lost=0.0):
+    """All tasks end at `value`, and the earlier ones have lost so many points."""
+    return matrix([value] * tasks, [value + lost] * (tasks - 1) + [value])
+
+
+def group(name=SPLIT_T, values=(), seeds=None):
+    runs = [record(experiment=name, seed=seed, **level(value)) for seed, value in enumerate(values, 1)]
+    return Runs(items.Need(name, seeds or (1, 2, 3, 4, 5)), tuple(runs))
+
+
+def test_a_test_of_every_run_says_on_how_many_it_rests():
+    ours, hnet = group(values=[99.0]), group(HNET)
+    assert str(judged("A", [ours], lambda records: len(records) == 1)) == (
+        f"A: supported by our records ({SPLIT_T}, 1 of 5 runs)."
+    )
+    assert judged("B", [ours], lambda records: False).answer == NOT_SUPPORTED
+    assert str(judged("C", [ours, hnet], lambda *_: True)) == "C: cannot say, split_mnist/hnet not run."
+    one = replace(ours, need=replace(ours.need, seeds=(1,)))
+    assert str(judged("D", [one], lambda _: True, lambda _: ["more"])) == (
+        f"D: supported by our records ({SPLIT_T}, one run).\n  more"
+    )
+
+
+def test_many_settings_are_counted():
+    few = [group(values=[99.0], seeds=(1, 2)) for _ in range(4)]
+    assert str(judged("A", few, lambda *all: len(all) == 4)) == (
+        "A: supported by our records (4 settings, 1 of 2 runs each)."
+    )
+    more = [*few, group(values=[99.0, 99.1], seeds=(1, 2))]
+    assert judged("A", more, lambda *_: True).basis == "5 settings, 1 to 2 runs each"
+    assert judged("A", [*few, group()], lambda *_: True).basis == f"{SPLIT_T} not run"
+    assert judged("A", [group()] * 4, lambda *_: True).basis == "4 of 4 settings not run"
+
+
+def test_a_sign_is_told_by_the_interval_alone():
+    def of(*values, negative=False):
+        found = dict(enumerate(values, 1))
+        return by_sign("A", [group(values=[99.0])], lambda _: found, negative=negative)
+
+    assert str(of(0.1, -0.1, 0.05)) == (
+        "A: cannot say, the 95 % interval reaches both sides of 0 (+0.017 ± 0.259 points, seeds 1, 2, 3)."
+    )
+    assert str(of(-1.0, -1.1, -1.2, negative=True)) == (
+        "A: supported by our records (-1.100 ± 0.248 points, seeds 1, 2, 3)."
+    )
+    assert of(-1.0, -1.1, -1.2).answer == of(1.0, 1.1, 1.2, negative=True).answer == NOT_SUPPORTED
+    assert of(1.0, 1.1, 1.2).answer == SUPPORTED
+    assert str(of(-1.0)) == "A: cannot say, one run has no interval (-1.000 points, seed 1)."
+    assert str(of()) == "A: cannot say, no seed has what is compared."
+    assert str(by_sign("A", [group()], lambda _: {})) == f"A: cannot say, {SPLIT_T} not run."
+
+
+def test_methods_are_compared_over_the_seeds_that_both_have():
+    first, second = ([record(seed=seed, **level(value)) for seed, value in runs] for runs in (
+        [(1, 99.0), (2, 98.0), (4, 10.0)], [(2, 97.0), (1, 98.5), (3, 0.0)]
+    ))  # fmt: skip
+    assert paired(lambda run: run.accuracy[-1, 0])(first, second) == {1: 0.5, 2: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("values", "answer", "words"),
+    [
+        ([99.7, 99.71, 99.69], SUPPORTED, "by its mean it is number 2, by the 95 % interval 2"),
+        ([99.60, 99.62], CANNOT_SAY, "number 2, tied with DGR, by the 95 % interval 2 to 3"),
+        ([99.604, 99.604], NOT_SUPPORTED, "by its mean it is number 3, by the 95 % interval 3"),
+        ([99.607], CANNOT_SAY, "by its mean it is number 2, tied with DGR, and one run has no interval"),
+        ([], CANNOT_SAY, "split_mnist/hypermask-t not run"),
+    ],
+)
+def test_a_rank_is_told_by_the_interval_to_the_printed_digits(values, answer, words):
+    others = {"HNET+ENT": 99.79, "DGR": 99.61, "EWC": 99.12}
+    verdict = by_rank("second", group(values=values), lambda run: float(run.accuracy[-1].mean()), others, 2)
+    assert verdict.answer == answer
+    assert words in verdict.basis
+
+
+def test_without_runs_nothing_is_said_of_any_item():
+    for item in items.ITEMS:
+        found = claims.verdicts(item.id, runs_of(item.id, lambda *_: None))
+        assert {verdict.answer for verdict in found} <= {CANNOT_SAY}
+        assert bool(found) == (item.id != "fig01")
+
+
+def test_what_is_forgotten_is_judged_run_by_run_with_its_numbers():
+    few = runs_of("fig10", lambda label, seed: level(99.0, lost=0.4 if seed == 1 else 0.1))
+    text = claims.sentences("fig10", few).splitlines()
+    assert text == [
+        "Under split_mnist/hypermask-t earlier tasks lose less than 0.5 points on average, in every run: supported by "
+        "our records (split_mnist/hypermask-t, n = 5).",
+        "  BWT, points: -0.400 to -0.100",
+        claims.OURS_NOTE,
+    ]
+    assert answers("fig10", lambda label, seed: level(99.0, lost=0.6 if seed == 1 else 0.1)) == [NOT_SUPPORTED]
+
+
+def test_figure_2_judges_the_first_task():
+    def make(lost, hundred):
+        def of(label, seed):
+            tasks = 100 if label.startswith("permuted_mnist_100") else 10
+            last = [90.0] * tasks
+            last[0] = hundred if tasks == 100 else 97.0
+            return matrix(last, [last[0] + lost, *last[1:]])
+
+        return of
+
+    assert answers("fig02", make(0.1, 95.0)) == [SUPPORTED] * 3
+    assert answers("fig02", make(3.0, 85.0)) == [NOT_SUPPORTED] * 3
+
+
+def test_figures_3_and_7_compare_a_fixed_and_a_trainable_target():
+    def make(fixed, trainable, lost):
+        def of(label, seed):
+            base, drop = (fixed, 0.1) if label.endswith("-f") else (trainable, lost)
+            return level(base + 0.1 * seed, tasks=10, lost=drop + 0.01 * seed)
+
+        return of
+
+    assert answers("fig03", make(81.0, 76.0, 3.0)) == [SUPPORTED] * 3
+    # The differences are the same for every seed: the interval has no width, and the sign is told.
+    assert answers("fig07", make(76.0, 81.0, 0.0)) == [NOT_SUPPORTED, NOT_SUPPORTED]
+
+
+def test_figure_4_shows_the_models_of_seed_5_alone():
+    def make(label, seed):
+        return level(70.0, tasks=40, lost=0.2 if seed == 5 else 9.0)
+
+    gains = {"accuracy": matrix([71.0] + [70.0] * 39, [70.0] * 40)["accuracy"]}
+    assert answers("fig04", make, seeds=(1, 5)) == [SUPPORTED, NOT_SUPPORTED] * 2
+    assert answers("fig04", lambda *_: gains) == [SUPPORTED, SUPPORTED] * 2
+
+
+def test_figure_5_ranks_settings_of_beta():
+    def make(sign):
+        def of(label, seed):
+            beta = next((float(part[5:]) for part in re.split(r"[\[\] ]", label) if part.startswith("beta=")), 0.1)
+            better = level(80.0 - sign * beta, tasks=10, lost=2.0 if ("-t" in label) == (sign > 0) else 0.5)
+            return better
+
+        return of
+
+    assert answers("fig05", make(1)) == [SUPPORTED] * 3
+    assert answers("fig05", make(-1)) == [NOT_SUPPORTED] * 3
+
+
+def test_figure_6_names_the_hardest_tasks():
+    hard = matrix([99.9, 99.1, 99.8, 99.7, 99.0])
+    assert answers("fig06", lambda *_: hard) == [SUPPORTED] * 4
+    assert answers("fig06", lambda *_: matrix([99.0, 99.9, 99.8, 99.1, 99.7]))[2:] == [NOT_SUPPORTED] * 2
+
+
+def test_figure_8_compares_halves_over_shared_seeds():
+    def make(early, late):
+        def of(label, seed):
+            if label.endswith("hnet"):
+                return None if seed == 5 else level(97.0, tasks=10)
+            # Seed 5 has no counterpart and may not count.
+            far = 50.0 if seed == 5 else 0.0
+            return matrix([97.0 + early - far] * 5 + [97.0 + late + 0.01 * seed] * 5)
+
+        return of
+
+    assert answers("fig08", make(-0.1, 0.2)) == [SUPPORTED] * 4
+    assert answers("fig08", make(0.1, -0.2)) == [SUPPORTED, SUPPORTED, NOT_SUPPORTED, NOT_SUPPORTED]
+
+
+def test_figures_9_and_15_name_the_settings_that_are_furthest_off():
+    def make(far):
+        def of(label, seed):
+            last = [99.9, 99.0, 99.5, 99.5, 99.5] if label.startswith("split") else [97.0] * 10
+            off = far if "[" in label else 0.0
+            return matrix([value - off for value in last])
+
+        return of
+
+    assert answers("fig09", make(0.5)) == [SUPPORTED]
+    assert answers("fig09", make(1.5)) == [NOT_SUPPORTED]
+    assert answers("fig15", make(0.2)) == [SUPPORTED] * 3
+    assert answers("fig15", make(0.6)) == [SUPPORTED, SUPPORTED, NOT_SUPPORTED]
+    one_off = runs_of("fig15", lambda label, seed: make(3.0 if "lam" in label else 0.1)(label, seed))
+    sentence = claims.sentences("fig15", one_off)
+    assert "  split_mnist/hypermask-t [lam=0.0001]: -3.00 points, with a BWT of +0.00" in sentence
+    swapped = {"accuracy": matrix([99.0, 99.9, 99.5, 99.5, 99.5])["accuracy"]}
+    assert answers("fig15", lambda *_: swapped)[:2] == [NOT_SUPPORTED] * 2
+
+
+def test_figure_11_compares_the_same_tasks():
+    assert answers("fig11", lambda label, seed: level(75.0 if label.endswith("-f") else 74.0, 40)) == [SUPPORTED]
+    assert answers("fig11", lambda label, seed: level(74.0 if label.endswith("-f") else 75.0, 40)) == [NOT_SUPPORTED]
+
+
+@pytest.mark.parametrize(
+    ("item", "shares", "expected"),
+    [
+        ("fig12", {("masked", "digit"): [91.0] * 10, ("unmasked", "digit"): [60.0, 40.0]}, [SUPPORTED] * 2),
+        ("fig12", {("masked", "digit"): [91.0, 89.0], ("unmasked", "digit"): [60.0, 55.0]}, [NOT_SUPPORTED] * 2),
+        ("fig13", {("unmasked", "task"): [90.0, 40.0]}, [SUPPORTED] * 2),
+        ("fig13", {("unmasked", "task"): [90.0, 60.0]}, [SUPPORTED, NOT_SUPPORTED]),
+        ("fig13", {("unmasked", "task"): [45.0, 40.0]}, [NOT_SUPPORTED] * 2),
+        (
+            "fig14",
+            {
+                ("masked", "output unit"): [95.0] * 3,
+                ("masked", "digit"): [60.0] * 3,
+                ("unmasked", "digit"): [60.0, 55.0, 20.0],
+                ("unmasked", "task"): [60.0, 20.0],
+            },
+            [SUPPORTED] * 4,
+        ),
+        (
+            "fig14",
+            {
+                ("masked", "output unit"): [95.0, 85.0],
+                ("masked", "digit"): [60.0, 45.0],
+                ("unmasked", "digit"): [60.0, 45.0, 20.0],
+                ("unmasked", "task"): [60.0, 55.0],
+            },
+            [NOT_SUPPORTED] * 4,
+        ),
+    ],
+)
+def test_figures_12_to_14_judge_neighbourhoods(item, shares, expected, monkeypatch):
+    monkeypatch.setattr(tsne, "group_purity", lambda _, network, kind, over: np.array(shares[network, kind]))
+    assert answers(item, lambda *_: {}) == expected
+
+
+def test_tables_1_and_3_judge_ranks_and_our_own_baselines():
+    def make(label, seed):
+        name, _, change = label.partition(" ")
+        tasks = {"split_mnist": 5, "tiny_imagenet": 40}.get(name.split("/")[0], 10)
+        mean = {"permuted_mnist_10/hypermask-t": 97.66, "split_cifar100/hypermask-f": 81.4}.get(name, 70.0)
+        # The last shares of WSN have one seed in common with HyperMask-T, and no run.
+        if change in ("[c=5]", "[c=10]"):
+            return level(70.0, tasks) if seed == 1 and change == "[c=5]" else None
+        return level(mean + 0.001 * seed, tasks)
+
+    found = {verdict.claim: verdict.answer for verdict in claims.verdicts("table03", runs_of("table03", make))}
+    assert found["HyperMask-T is second on Permuted MNIST, 10 tasks"] == SUPPORTED
+    assert found["HyperMask-F is first on Split CIFAR-100"] == SUPPORTED
+    assert found["HyperMask-T is second on Split CIFAR-100"] == NOT_SUPPORTED
+    assert found["HyperMask-T is above the 76.38 % printed for WSN with AlexNet"] == NOT_SUPPORTED
+    assert found["HyperMask-T is above our permuted_mnist_10/hnet"] == SUPPORTED
+    assert found["HyperMask-T is above our permuted_mnist_10/wsn [c=5]"] == CANNOT_SAY
+    assert found["HyperMask-T is above our permuted_mnist_10/wsn [c=10]"] == CANNOT_SAY
+    ours = [verdict.claim for verdict in claims.verdicts("table01", runs_of("table01", make))]
+    assert ours == [claim for claim in found if "wsn" not in claim or "c=50" in claim]
+
+
+def test_table_2_compares_with_the_best_printed_value_of_the_others():
+    def make(above):
+        def of(label, seed):
+            value = {"permuted_mnist_10/hypermask-t": 96.38, "split_cifar100_5x20/hypermask-f": 62.3}.get(label)
+            if value is None:
+                return None
+            tasks = 10 if label.startswith("permuted") else 5
+            values = {"class_accuracy": [value + above + 0.01 * seed] * tasks, "task_accuracy": [], "confusion": []}
+            return {"inference": {"fecam": {"released-code": values, "shuffled": values}}}
+
+        return of
+
+    assert answers("table02", make(1.0)) == [SUPPORTED] * 6
+    # 62.3 is the average over tasks; after the last task the paper prints 48.1 of FeCAM.
+    assert answers("table02", make(-1.0)) == [NOT_SUPPORTED] * 2 + [SUPPORTED] * 2 + [NOT_SUPPORTED] * 2
+    entropy = {"inference": {"ent": {}}}
+    assert set(answers("table02", lambda label, seed: entropy)) == {CANNOT_SAY}
+
+
+def test_table_4_judges_the_size_and_the_sign_of_the_transfer():
+    def make(lost):
+        def of(label, seed):
+            tasks = {"split_mnist": 5, "tiny_imagenet": 40, "permuted_mnist_100": 100}.get(label.split("/")[0], 10)
+            return level(90.0, tasks, lost + 0.01 * seed)
+
+        return of
+
+    loses = [verdict for verdict in claims.verdicts("table04", runs_of("table04", make(0.2)))]
+    assert [verdict.answer for verdict in loses] == [SUPPORTED] * 14 + [NOT_SUPPORTED]
+    assert loses[-1].claim == "Backward transfer of split_cifar100/hypermask-f is positive"
+    assert answers("table04", make(3.0)) == [NOT_SUPPORTED] * 7 + [SUPPORTED] * 7 + [NOT_SUPPORTED]
+
+
+def test_tables_5_to_7_judge_growth_and_forgetting():
+    growing = [[float(abs(i - j)) for j in range(10)] for i in range(10)]
+    falls = [[*row[:-1], row[-2]] for row in growing]
+
+    def distances(*layers):
+        return {"target_distance": dict(zip(("layer1", "layer2", "layer3"), layers, strict=True))}
+
+    kept = level(97.0, 10)
+    assert answers("table06", lambda *_: distances(growing, growing, growing) | kept) == [SUPPORTED] * 2
+    lost = level(97.0, 10, lost=1.0)
+    assert answers("table06", lambda *_: distances(growing, growing, falls) | lost) == [NOT_SUPPORTED] * 2
+
+
+def test_tables_8_to_11_judge_settings():
+    assert answers("table08", lambda *_: level(60.0, 10, lost=30.0)) == [SUPPORTED] * 2
+    assert answers("table08", lambda *_: level(90.0, 10, lost=5.0)) == [NOT_SUPPORTED] * 2
+
+    def sparse(drop):
+        return lambda label, seed: level(97.6 - (drop if "p=70" in label else 0.0), 10)
+
+    assert answers("table09", sparse(0.5)) == [SUPPORTED] * 2
+    assert answers("table09", sparse(1.5)) == [SUPPORTED, NOT_SUPPORTED]
+    assert answers("table09", sparse(-0.5)) == [NOT_SUPPORTED, SUPPORTED]
+
+    best = next(n for n in items.get("table10").runs if {"p=70", "beta=10"} <= set(n.overrides))
+    other = next(n for n in items.get("table10").runs if "p=0" in n.overrides)
+    assert answers("table10", lambda label, seed: level(75.0 if label == best.label else 70.0, 40)) == [SUPPORTED]
+    assert answers("table10", lambda label, seed: level(75.0 if label == other.label else 70.0, 40)) == [NOT_SUPPORTED]
+
+    printed = min(paper.tiny_imagenet_ablation("trainable"), key=lambda row: row.mean)
+    kinds = {}
+    for need in items.get("table11").runs:
+        method = need.configured.config.method
+        kinds.setdefault((method.embedding_size == 48, method.beta <= 0.1, method.lam <= 0.1), need)
+    assert len(kinds) > 3
+    for holds, need in kinds.items():
+        found = answers("table11", lambda label, seed, low=need.label: level(60.0 if label == low else 70.0, 40))
+        assert found == [SUPPORTED if it else NOT_SUPPORTED for it in holds]
+    text = claims.sentences("table11", runs_of("table11", lambda *_: None))
+    assert f"(the paper's worst, {printed.mean:.2f} %, has an embedding of {printed.embedding_size}," in text
+
+
+def test_table_12_judges_times():
+
+    def make(value):
+        def of(label, seed):
+            need = next(n for n in items.get("table12").runs if n.label == label)
+            return {"task_seconds": [value] * need.configured.config.benchmark.tasks}
+
+        return of
+
+    assert answers("table12", make(10.0)) == [SUPPORTED] * 5
+    assert answers("table12", make(3600.0)) == [NOT_SUPPORTED] * 5
+
+
+def test_a_tally_counts_the_answers():
+    runs = runs_of("fig06", lambda label, seed: level(99.0, lost=0.1) if label == SPLIT_T else None)
+    assert claims.tally(claims.verdicts("fig06", runs)) == "1 of 4 supported, 1 not, 2 open"
+    assert claims.tally([]) == ""
