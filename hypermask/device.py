@@ -16,7 +16,6 @@ from hypermask import __version__, revision
 from hypermask.errors import HyperMaskError
 
 CPUINFO = Path("/proc/cpuinfo")
-# The folder of the code that runs, in a checkout.
 # The numbers that tell processors apart, of x86 and of ARM, and their words in a name.
 NUMBERS = (
     {"cpu family": "family", "model": "model"},

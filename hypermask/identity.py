@@ -14,9 +14,7 @@ from hypermask.benchmarks.base import Benchmark
 from hypermask.device import environment
 from hypermask.files import canonical_json, sha256
 from hypermask.methods import Method
-
-PACKAGE = Path(__file__).resolve().parent
-
+from hypermask.revision import PACKAGE
 
 # Values of these kinds in a benchmark's attributes say how it makes its images; a seed draws whole arrays and lists.
 _PLAIN = (str, bytes, bool, int, float, complex, np.generic, torch.dtype)

@@ -23,7 +23,7 @@ import torch
 
 from hypermask.benchmarks.base import Benchmark
 from hypermask.errors import HyperMaskError
-from hypermask.evaluation import BATCH, in_batches
+from hypermask.evaluation import BATCH, in_batches, predicting
 from hypermask.fecam import FeCAM
 from hypermask.methods.base import Method, Network
 from hypermask.seeds import generator
@@ -137,8 +137,13 @@ def measure(
     A prediction is right if its absolute class is: in Permuted MNIST a digit of another task is another class.
     seed: mixes the batches of `shuffled`.  The method is left as it was.
     """
-    training = method.training
-    method.eval()
+    with predicting(method):
+        _measure(found, procedure, method, benchmark, task, seed)
+
+
+def _measure(
+    found: dict[str, dict[str, Any]], procedure: str, method: Method, benchmark: Benchmark, task: int, seed: int
+) -> None:
     classes = Classes([benchmark.task(index).classes for index in range(task + 1)], benchmark.device)
     tests = [benchmark.task(index).test for index in range(task + 1)]
     truth = torch.cat([classes.first[index] + test.labels for index, test in enumerate(tests)])
@@ -157,7 +162,6 @@ def measure(
             order = torch.randperm(size, generator=generator(seed, "inference order", j - 1)).to(benchmark.device)
             mixed = predict(by, method, classes.of_first(j), _mixed(benchmark, order), size)
             add(readings["shuffled"], mixed[-1], truth[order], classes)
-    method.train(training)
 
 
 class Classes:

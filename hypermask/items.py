@@ -147,7 +147,7 @@ _CLAIMS = {
     "fig10": "the decrease in accuracy after all five tasks is minimal",
     "fig11": "with the same tasks a fixed target is slightly better than a trainable one",
     "fig12": "with masks the classes are separated; without them only those of the first task are",
-    "fig13": "without masks, samples of the first task form a separate structure",
+    "fig13": "without masks, samples of the first task form a separate structure and the remaining ones one cluster",
     "fig14": "with masks, classes form different clusters; without them only 0 and 1 are separated",
     "fig15": "differences between settings are slight in many cases",
     "table01": _KNOWN_TASK_CLAIM,

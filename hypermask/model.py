@@ -21,6 +21,7 @@ from hypermask import objective, targets
 from hypermask.batch_statistics import TaskStatistics
 from hypermask.config import HyperMaskConfig, section_from_dict, section_to_dict
 from hypermask.errors import HyperMaskError
+from hypermask.evaluation import predicting
 from hypermask.mask import scheduled_sparsity, sparsify_all
 from hypermask.methods.base import Method, Network, last_linear_input
 from hypermask.seeds import global_generator
@@ -247,11 +248,8 @@ class HyperMask(Method):
         """With batch_stats `task`, keep the statistics of all training inputs in the network of the task."""
         if self.task_statistics is None:
             return
-        training = self.training
-        self.eval()
-        with self.task_statistics.collecting(task):
+        with predicting(self), self.task_statistics.collecting(task):
             self._apply_masks(self.masks(task), inputs())
-        self.train(training)
 
     def output_coefficient(self, task: int) -> float:
         """The factor of the summed squared distance in beta L_output while `task` (0-based, at least 1) trains."""

@@ -55,7 +55,8 @@ def _digest(checkout: Path) -> str:
     files = sorted(
         path
         for path in (checkout / PACKAGE.name).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
+        # Nothing that copies may leave out or add: caches, and what a file browser keeps.
+        if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
     )
     return sha256("".join(f"{path.relative_to(checkout).as_posix()} {sha256(path)}\n" for path in files).encode())
 

@@ -14,7 +14,7 @@ _UNUSED = ("no scheduler here", "not used by this scheduler", "the length is giv
 def markdown() -> str:
     """A table for each named experiment, folded, as Markdown: its settings, their values and their places.
 
-    Settings that it does not use, and choices left as they are for all experiments, are not shown.
+    Settings that it does not use, and choices that no place names, are not shown.
     """
     return "\n\n".join(map(_one, experiments.EXPERIMENTS.values()))
 
@@ -22,10 +22,10 @@ def markdown() -> str:
 def _one(experiment: Experiment) -> str:
     sections = (experiment.config.benchmark, experiment.config.method, experiment.config.training)
     rows = [
-        (field.name, _shown(getattr(section, field.name)), experiment.places[field.name])
+        (field.name, _shown(getattr(section, field.name)), _place(experiment.places[field.name]))
         for section in sections
         for field in dataclasses.fields(section)
-        if field.name in experiment.places and not experiment.places[field.name].startswith(_UNUSED)
+        if field.name in experiment.places and not _unused(experiment, field.name)
     ]
     return "\n".join(
         [
@@ -39,6 +39,20 @@ def _one(experiment: Experiment) -> str:
             "</details>",
         ]
     )
+
+
+def _unused(experiment: Experiment, name: str) -> bool:
+    fixed = not getattr(experiment.config.method, "trainable_target", True)
+    permuted = experiment.config.benchmark.name == "permuted_mnist"
+    return (
+        experiment.places[name].startswith(_UNUSED)
+        or (fixed and name in ("lam", "l1"))
+        or (not permuted and name == "first_task_permuted")
+    )
+
+
+def _place(words: str) -> str:
+    return words.removesuffix("; a fixed target has no L_target").replace("REPRODUCIBILITY.md", "the open questions")
 
 
 def _shown(value: object) -> str:

@@ -124,10 +124,10 @@ def markdown() -> str:
             "",
             "Accuracy and backward transfer (BWT) in percent, by experiment. Printed: mean ± what is taken to be the "
             "population standard deviation. Ours: mean ± half width of its 95 % t interval (n runs). Statements: the "
-            "notebook spells them out, with what they rest on; open are those whose runs are missing, or too few to "
-            "tell. Headline number: how this one number compares. Reproduced within spread: the means lie no further "
-            "apart than twice the larger standard deviation, and all runs are there; within spread so far: some are "
-            f"missing; one run, which has no spread, is measured by the printed one. {INTERVAL_NOTE} Runs: those that "
+            "notebook spells them out, with what they rest on; open are those that no run, or too few, can tell. "
+            "Headline number: how this one number compares. Reproduced within spread: the means lie no further apart "
+            "than twice the larger standard deviation, and all runs are there; within spread so far: some are missing; "
+            f"one run, which has no spread, is measured by the printed one. {INTERVAL_NOTE} Runs: those that "
             "have all that the item shows of each; `hypermask sweep ITEM`, say `fig02`, makes the others. Device time: "
             "their training and evaluation, each run's in full whatever ran beside it, but for seeds of one command "
             "that ran at once, which share it equally; items share runs, and a name may stand for several models.",

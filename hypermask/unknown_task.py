@@ -161,7 +161,7 @@ def task_given_away(runs: Mapping[str, Runs]) -> str:
         )
     if not normalised:
         lines.append(
-            "No network with batch norm has run yet: where there is none the readings agree by construction, so the "
+            "No HyperMask network with batch norm has run yet: without it the readings agree by construction, so the "
             "question is open."
         )
     return "\n".join(lines)

@@ -192,7 +192,7 @@ def test_the_results_page():
     assert row(page, "figure 10") == [
         f"[figure 10](notebooks/{FIG10}.ipynb)",
         items.get("fig10").claim,
-        "1 of 1 supported",
+        "1 of 1 supported so far",
         "accuracy, split_mnist/hypermask-t: 99.64 ± 0.07",
         "99.60 ± 1.27 (n = 2)",
         "within spread so far",
@@ -309,6 +309,10 @@ def test_numbers_that_lie_apart_are_listed_the_furthest_first():
     assert rows[0][2:] == ["Split MNIST", "99.79", "90.00", "1", "-9.79", "one run, outside spread"]
     assert rows[1][2:] == ["Split MNIST", "99.64", "99.03", "2", "-0.61", "differs"]
     assert {row[0] for row in rows[2:]} == {"4, BWT"}
+    records.write(
+        payload("permuted_mnist_10/hypermask-t", 1, final=[90.0] * 10, overrides=["p=70"]), None, paths.records()
+    )
+    assert "| 9, accuracy | HyperMask-T, p 70 | Permuted MNIST, 10 tasks |" in differences.markdown()
 
 
 def test_settings_have_their_places():
@@ -317,6 +321,9 @@ def test_settings_have_their_places():
     of_split = page.partition("<code>split_mnist/hypermask-t</code>")[2].partition("</details>")[0]
     assert "| `beta` | 0.001 | appendix, Architecture details, Split MNIST |" in of_split
     assert "`lr_floor`" not in of_split and "`epochs`" not in of_split
+    of_fixed = page.partition("<code>split_mnist/hypermask-f</code>")[2].partition("</details>")[0]
+    assert "`lam`" in of_split and "`lam`" not in of_fixed
+    assert "REPRODUCIBILITY.md" not in page
 
 
 def test_closing_table():

@@ -32,6 +32,9 @@ if ! told=$("$PYTHON" -c "import $packages" 2>&1); then
   echo "gpu: $PYTHON lacks a package (${told##*$'\n'}); name a Python that has them: PYTHON=.venv/bin/python $0" >&2
   exit 2
 fi
+if ! "$PYTHON" -c "import sys; from hypermask import revision; sys.exit(revision.state()[1] is not False)"; then
+  echo "gpu: no clean revision is known here, so \`hypermask records add\` will not take these runs; see the top of $0" >&2
+fi
 commands=0 failed=0 status=0
 code=$(find hypermask -type f \( -name '*.py' -o -name '*.c' \) -print0 | sort -z | xargs -0 cat | sha256sum | cut -c1-12)
 

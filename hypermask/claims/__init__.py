@@ -12,7 +12,7 @@ from hypermask.claims.verdict import CANNOT_SAY, NOT_SUPPORTED, SUPPORTED, Verdi
 if TYPE_CHECKING:
     from hypermask.results import Runs
 
-OURS_NOTE = "Thresholds in these sentences are ours: the paper names none."
+OURS_NOTE = "The paper names no thresholds for this: those in these sentences are ours."
 
 _STATED: dict[str, Callable[[Mapping[str, Runs]], list[Verdict]]] = {
     "fig02": figures.figure_2,
@@ -59,11 +59,14 @@ def sentences(item: str, runs: Mapping[str, Runs]) -> str:
 
 
 def tally(found: list[Verdict]) -> str:
-    """How many statements are supported, not supported and open, in words: `3 of 4 supported, 1 open`."""
+    """How many statements are supported, not supported and open, in words: `3 of 4 supported, 1 open`; `so far` where
+    runs behind a supported one are missing.
+    """
     if not found:
         return ""
     counts = Counter(verdict.answer for verdict in found)
-    words = [f"{counts[SUPPORTED]} of {len(found)} supported"]
+    partly = any(verdict.answer == SUPPORTED and not verdict.whole for verdict in found)
+    words = [f"{counts[SUPPORTED]} of {len(found)} supported{' so far' if partly else ''}"]
     if counts[NOT_SUPPORTED]:
         words.append(f"{counts[NOT_SUPPORTED]} not")
     if counts[CANNOT_SAY]:

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from hypermask.records import Record
     from hypermask.results import Runs
 
-# The paper calls losses slight, minimal or not substantial and names no number, but for 100 tasks. Ours, in points, by
-# benchmark: on MNIST half a point, which is more than the whole error of HyperMask-T on Split MNIST.
+# Fewer points than these, lost on earlier tasks on average, count as slight, minimal or not substantial. The paper
+# names one for 100 tasks alone; the others are ours.
 SLIGHT = {
-    "split_mnist": 0.5,
+    "split_mnist": 0.1,
     "permuted_mnist_10": 0.5,
     "permuted_mnist_100": 2.0,
     "split_cifar100": 1.0,
-    "tiny_imagenet": 1.0,
+    "tiny_imagenet": 0.5,
 }
+_NAMED_BY_THE_PAPER = ("permuted_mnist_100",)
 
 
 def accuracy(record: Record) -> float:
@@ -38,11 +39,6 @@ def mean_transfer(runs: Sequence[Record]) -> float:
     return metrics.backward_transfer(tables.mean_of(runs))
 
 
-def slight(runs: Runs) -> float:
-    """How many points lost count as slight on the benchmark of these runs."""
-    return SLIGHT[runs.name.split("/")[0]]
-
-
 def points(number: float) -> str:
     """So many points, in words."""
     return f"{number:g} {'point' if number == 1 else 'points'}"
@@ -50,12 +46,14 @@ def points(number: float) -> str:
 
 def forgets_little(runs: Runs) -> Verdict:
     """Whether earlier tasks lose only slightly on average, in every run."""
+    benchmark = runs.name.split("/")[0]
+    most = SLIGHT[benchmark]
     return judged(
-        f"Under {runs.label} earlier tasks lose less than {points(slight(runs))} on average, in every run",
+        f"Under {runs.label} earlier tasks lose less than {points(most)} on average, in every run",
         [runs],
-        lambda ours: all(transfer(record) > -slight(runs) for record in ours),
+        lambda ours: all(transfer(record) > -most for record in ours),
         lambda ours: [f"BWT, points: {_range([transfer(record) for record in ours])}"],
-        ours=True,
+        ours=benchmark not in _NAMED_BY_THE_PAPER,
     )
 
 

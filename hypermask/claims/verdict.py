@@ -1,8 +1,8 @@
 """The verdict on one statement of the paper, by our records: supported, not supported, or not to be said.
 
-A statement on every run is judged on those there are. One on a mean, or on the difference of two methods over the
-seeds that both have, is judged by the 95 % t interval: where that reaches both sides, or one run has none, nothing is
-said.
+A statement on every run is judged on those there are. One on a method's mean, or on the difference of two methods over
+the seeds that both have, is judged by the 95 % t interval: where that reaches both sides, or one run has none, nothing
+is said. Settings of one method, of which there are few runs each, are compared by their means alone.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Verdict:
 
     answer: `SUPPORTED`, `NOT_SUPPORTED` or `CANNOT_SAY`.  basis: the runs behind it and what was measured, or why
     nothing can be said.  details: lines on what was measured.  ours: whether the statement has a threshold of ours.
+    whole: whether all needed runs are there.
     """
 
     claim: str
@@ -35,6 +36,7 @@ class Verdict:
     basis: str
     details: tuple[str, ...] = ()
     ours: bool = False
+    whole: bool = True
 
     def __str__(self) -> str:
         if self.answer == CANNOT_SAY:
@@ -63,10 +65,13 @@ def judged(
         basis = " and ".join(f"{group.label}, {group.count}" for group in runs)
     else:
         counts = {group.count for group in runs}
-        each_has = counts.pop() if len(counts) == 1 else f"{min(map(len, records))} to {max(map(len, records))} runs"
-        basis = f"{len(runs)} settings, {each_has} each"
+        if len(counts) == 1:
+            basis = f"{len(runs)} settings, {counts.pop()} each"
+        else:
+            missing = "" if _whole(runs) else ", some runs missing"
+            basis = f"{len(runs)} settings, {min(map(len, records))} to {max(map(len, records))} runs each{missing}"
     answer = SUPPORTED if holds(*records) else NOT_SUPPORTED
-    return Verdict(claim, answer, basis, tuple(details(*records)), ours)
+    return Verdict(claim, answer, basis, tuple(details(*records)), ours, _whole(runs))
 
 
 def by_sign(
@@ -75,12 +80,11 @@ def by_sign(
     values: Callable[..., Mapping[int, float]],
     *,
     negative: bool = False,
-    unit: str = "points",
 ) -> Verdict:
     """The verdict by the sign of a mean over seeds: supported where its 95 % t interval lies above 0 (below, if
     `negative`), not supported where it lies on the other side.
 
-    values: seed -> value, of the groups' finished records.
+    values: seed -> value in points, of the groups' finished records.
     """
     if lacking := _lacking(runs):
         return Verdict(claim, CANNOT_SAY, lacking)
@@ -90,28 +94,29 @@ def by_sign(
     measured = metrics.summary(found.values())
     seeds = f"{'seed' if len(found) == 1 else 'seeds'} {', '.join(map(str, found))}"
     if measured.t95 is None:
-        return Verdict(claim, CANNOT_SAY, f"one run has no interval ({measured.mean:+.3f} {unit}, {seeds})")
-    basis = f"{measured.mean:+.3f} ± {measured.t95:.3f} {unit}, {seeds}"
+        return Verdict(claim, CANNOT_SAY, f"one run has no interval ({measured.mean:+.3f} points, {seeds})")
+    basis = f"{measured.mean:+.3f} ± {measured.t95:.3f} points, {seeds}"
     if abs(measured.mean) <= measured.t95:
         return Verdict(claim, CANNOT_SAY, f"the 95 % interval reaches both sides of 0 ({basis})")
-    return Verdict(claim, SUPPORTED if (measured.mean < 0) == negative else NOT_SUPPORTED, basis)
+    answer = SUPPORTED if (measured.mean < 0) == negative else NOT_SUPPORTED
+    return Verdict(claim, answer, basis, whole=_whole(runs))
 
 
 def by_rank(
-    claim: str, runs: Runs, value: Callable[[Record], float], others: Mapping[str, float], rank: int, digits: int = 2
+    claim: str, runs: Runs, value: Callable[[Record], float], others: Mapping[str, float], rank: int
 ) -> Verdict:
     """The verdict on the rank of a mean among printed values, 1 for the highest: by all of its 95 % t interval.
 
-    Ours is rounded to the digits printed; of equal values each has the better rank.
+    Ours is rounded to the two digits printed; of equal values each has the better rank.
     """
     if lacking := _lacking([runs]):
         return Verdict(claim, CANNOT_SAY, lacking)
     measured = metrics.summary(map(value, runs.records))
 
     def place(mean: float) -> int:
-        return 1 + sum(other > round(mean, digits) for other in others.values())
+        return 1 + sum(other > round(mean, 2) for other in others.values())
 
-    tied = [name for name, other in others.items() if other == round(measured.mean, digits)]
+    tied = [name for name, other in others.items() if other == round(measured.mean, 2)]
     mean = f"by its mean it is number {place(measured.mean)}" + (f", tied with {' and '.join(tied)}" if tied else "")
     if measured.t95 is None:
         return Verdict(claim, CANNOT_SAY, f"{mean}, and one run has no interval")
@@ -120,8 +125,8 @@ def by_rank(
         f"{mean}, by the 95 % interval {best if best == worst else f'{best} to {worst}'}; {runs.label}, {runs.count}"
     )
     if best == worst == rank:
-        return Verdict(claim, SUPPORTED, basis)
-    return Verdict(claim, CANNOT_SAY if best <= rank <= worst else NOT_SUPPORTED, basis)
+        return Verdict(claim, SUPPORTED, basis, whole=_whole([runs]))
+    return Verdict(claim, CANNOT_SAY if best <= rank <= worst else NOT_SUPPORTED, basis, whole=_whole([runs]))
 
 
 def paired(value: Callable[[Record], float]) -> Callable[[Sequence[Record], Sequence[Record]], dict[int, float]]:
@@ -137,6 +142,10 @@ def paired(value: Callable[[Record], float]) -> Callable[[Sequence[Record], Sequ
 def each(value: Callable[[Record], float]) -> Callable[[Sequence[Record]], dict[int, float]]:
     """Seed -> `value` of one method's runs."""
     return lambda found: {record.seed: value(record) for record in found}
+
+
+def _whole(runs: Sequence[Runs]) -> bool:
+    return not any(group.missing_seeds for group in runs)
 
 
 def _lacking(runs: Sequence[Runs]) -> str:

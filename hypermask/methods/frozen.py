@@ -17,7 +17,7 @@ from torch import nn
 from hypermask import objective, targets
 from hypermask.config import FrozenConfig, section_to_dict
 from hypermask.errors import HyperMaskError
-from hypermask.evaluation import BATCH
+from hypermask.evaluation import BATCH, predicting
 from hypermask.fecam import Prototypes, normalise, prototypes
 from hypermask.inference import BestScore
 from hypermask.methods.base import Method, last_linear_input
@@ -68,10 +68,8 @@ class FrozenNetwork(Method):
     @torch.no_grad()
     def collect_statistics(self, task: int, inputs: Callable[[], torch.Tensor], labels: torch.Tensor) -> None:
         """Let the classifier learn the task's classes from all its training images."""
-        training = self.training
-        self.eval()
-        features = torch.cat([self.features(part, task) for part in inputs().split(BATCH)])
-        self.train(training)
+        with predicting(self):
+            features = torch.cat([self.features(part, task) for part in inputs().split(BATCH)])
         self.classifier.learn(task, features, labels)
         self.learned[task] = True
 
