@@ -17,7 +17,7 @@ from hypermask.claims.criteria import (
     points,
     transfer,
 )
-from hypermask.claims.verdict import Verdict, by_sign, judged, paired
+from hypermask.claims.verdict import Verdict, by_sign, each, judged, paired
 
 if TYPE_CHECKING:
     from hypermask.records import Record
@@ -89,11 +89,8 @@ def figure_6(runs: Mapping[str, Runs]) -> list[Verdict]:
     return [
         *(forgets_little(group) for group in groups),
         *(
-            judged(
-                f"The two lowest accuracies of {group.label} are on tasks 2 and 5, in every run",
-                [group],
-                _hardest_are_2_and_last,
-                _hardest,
+            by_sign(
+                f"The two lowest accuracies of {group.label} are on tasks 2 and 5", [group], each(_margin_of_2_and_last)
             )
             for group in groups
         ),
@@ -263,19 +260,10 @@ def _first_half_forgets_more(*settings: Sequence[Record]) -> bool:
     return all(trained < fixed for trained, fixed in zip(found[:half], found[half:], strict=True))
 
 
-def _hardest_are_2_and_last(ours: Sequence[Record]) -> bool:
-    return all(_lowest_two(record) == {1, len(record.accuracy) - 1} for record in ours)
-
-
-def _hardest(ours: Sequence[Record]) -> list[str]:
-    shown = [
-        f"seed {record.seed}: {' and '.join(str(task + 1) for task in sorted(_lowest_two(record)))}" for record in ours
-    ]
-    return [f"the two lowest: {'; '.join(shown)}"]
-
-
-def _lowest_two(record: Record) -> set[int]:
-    return set(record.accuracy[-1].argsort()[:2].tolist())
+def _margin_of_2_and_last(record: Record) -> float:
+    """How far the second and the last task lie below all others after the last, points; negative if one does not."""
+    last = record.accuracy[-1]
+    return float(np.delete(last, [1, -1]).min() - max(last[1], last[-1]))
 
 
 def _first_half(record: Record) -> float:
