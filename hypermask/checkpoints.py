@@ -16,7 +16,6 @@ from hypermask.files import canonical_json, locked, sha256, write_atomic
 
 if TYPE_CHECKING:
     from hypermask.benchmarks.base import Benchmark
-    from hypermask.records import Record
 
 # A checkpoint that turns out damaged leaves the one before it.
 KEPT_STATES = 2
@@ -29,9 +28,9 @@ def weights_path(record: Path, task: int) -> Path:
     return record.with_name(f"{record.stem}-task{task + 1}.safetensors")
 
 
-def has_weights(record: Record) -> bool:
-    """Whether the weights after all its tasks lie beside a record."""
-    return all(weights_path(record.path, task).exists() for task in range(record.tasks))
+def has_weights(record: Path, tasks: int) -> bool:
+    """Whether the weights after each of the first tasks lie beside a record."""
+    return all(weights_path(record, task).exists() for task in range(tasks))
 
 
 def save_tensors(path: Path, tensors: dict[str, torch.Tensor], facts: dict[str, Any]) -> None:
@@ -79,7 +78,7 @@ class KeptWeights:
 
     def there(self, tasks: int) -> bool:
         """Whether all that are wanted of the first tasks are there."""
-        return not self._wanted or all(weights_path(self._record, task).exists() for task in range(tasks))
+        return not self._wanted or has_weights(self._record, tasks)
 
     def close(self, tasks: int) -> None:
         """The record of so many learned tasks is written: weights of an earlier run after later ones are deleted."""

@@ -74,7 +74,8 @@ def run(options: argparse.Namespace) -> int:
     there = []
     for record in mine if not options.force else ():
         inferred = items.has_inferred(record, options.infer)
-        if record.finished and inferred and (not options.keep_weights or checkpoints.has_weights(record)):
+        kept = not options.keep_weights or checkpoints.has_weights(record.path, record.tasks)
+        if record.finished and inferred and kept:
             there.append(record)
             print(_told(record, "was there already (--force trains it again)"))
         elif record.finished and inferred:

@@ -20,7 +20,6 @@ import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from numbers import Integral, Real
 from typing import Any
 
 from hypermask.errors import HyperMaskError
@@ -216,13 +215,9 @@ class TrainingConfig:
     weight_decay: float = field(default=0.0, metadata={"before": 0.0})
 
     def __post_init__(self) -> None:
+        hints = typing.get_type_hints(type(self))
         for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            whole = each.name in ("batch_size", "iterations", "epochs", "lr_patience")
-            kind = Integral if whole else str if isinstance(each.default, str) else Real
-            if value is not None or each.name not in ("iterations", "epochs"):
-                words = {Integral: "a whole number", Real: "a number", str: "a word"}[kind]
-                _check(self, each.name, isinstance(value, kind) and not isinstance(value, bool), words)
+            _coerce(hints[each.name], each.name, getattr(self, each.name))
         given = [n for n in (self.iterations, self.epochs) if n is not None]
         if len(given) != 1:
             raise HyperMaskError(

@@ -43,9 +43,8 @@ def _apart(table: Table, digits: int) -> list[tuple[str, ...]]:
         if row.runs and (row.status in _APART or outside):
             # Tables of settings are of one method, and name their values.
             setting = ", ".join(map(" ".join, zip(table.head[: table.text_columns], cells, strict=False)))
-            what = " ".join(
-                filter(None, (getattr(row, "method", f"HyperMask-T, {setting}"), getattr(row, "metric", "")))
-            )
+            method = getattr(row, "method", f"HyperMask-T, {setting}")
+            what = f"{method} {getattr(row, 'metric', '')}".rstrip()
             of = paper.BENCHMARKS[getattr(row, "benchmark", "permuted_mnist_10")]
             numbers = (fixed(row.paper_mean, digits), fixed(row.paper_mean + row.difference, digits), str(row.runs))
             found.append((abs(row.difference), (what, of, *numbers, fixed(row.difference, digits, "+"), cells[status])))

@@ -74,6 +74,7 @@ def sample_logits(method: Method, benchmark: Benchmark, seed: int, per_task: int
     if len({logits.shape[1] for logits in masked}) > 1:
         return {}
     arrays = {"masked": np.stack(masked), "labels": np.stack(labels).astype(np.int64)}
-    if unmasked and np.stack(unmasked).shape == arrays["masked"].shape:
-        arrays["unmasked"] = np.stack(unmasked)
+    shared = np.stack(unmasked) if unmasked else None
+    if shared is not None and shared.shape == arrays["masked"].shape:
+        arrays["unmasked"] = shared
     return arrays

@@ -56,15 +56,18 @@ class Experiment:
         return replace(self, config=config, overrides=tuple(sorted([*kept, *assignments])))
 
 
+# What the places of settings say that an experiment does not use.
+NO_SCHEDULER = "no scheduler here"
+NO_L_TARGET = "a fixed target has no L_target"
 # Places that all experiments on multilayer perceptrons share.
 _MLP_PLACES = {
     "target": "sec. 4, Architectures",
-    "target_activation": "the paper says ELU; ReLU does better on Split MNIST, the one measured (REPRODUCIBILITY.md)",
+    "target_activation": "the paper says ELU; ReLU does better on Split MNIST, the one measured (the open questions)",
     "output_regularizer": "sec. 3, L_output",
     "scheduler": "none named",
-    "lr_factor": "no scheduler here",
-    "lr_patience": "no scheduler here",
-    "lr_floor": "no scheduler here",
+    "lr_factor": NO_SCHEDULER,
+    "lr_patience": NO_SCHEDULER,
+    "lr_floor": NO_SCHEDULER,
     "epochs": "the length is given in iterations",
 }
 _TRAINING_UNUSED = ("scheduler", "lr_factor", "lr_patience", "lr_floor", "epochs")
@@ -92,10 +95,7 @@ _PERMUTED = HyperMaskConfig(
     l1="masked",
 )
 _PERMUTED_TRAINING = TrainingConfig(batch_size=128, lr=1e-3, iterations=5000)
-_PERMUTED_PLACES = _places(
-    f"{APPENDIX}, Permuted MNIST",
-    lam=f"{APPENDIX}, Permuted MNIST; a fixed target has no L_target",
-)
+_PERMUTED_PLACES = _places(f"{APPENDIX}, Permuted MNIST")
 
 _SPLIT = HyperMaskConfig(
     target="mlp",
@@ -113,7 +113,6 @@ _SPLIT_TRAINING = TrainingConfig(batch_size=128, lr=1e-3, iterations=2000)
 _SPLIT_PLACES = _places(
     f"{APPENDIX}, Split MNIST",
     target_hidden=f"{APPENDIX}, Split MNIST (400 neurons; section 4 says 1000)",
-    lam=f"{APPENDIX}, Split MNIST; a fixed target has no L_target",
     augment=f"{APPENDIX}, Split MNIST (augmented; the kind is not named: random crop of 28 with padding 4, no flip)",
 )
 
@@ -146,12 +145,11 @@ def _resnet_places(paragraph: str, **special: str) -> dict[str, str]:
     )
     return {
         **dict.fromkeys(keys, where),
-        "lam": f"{where}; a fixed target has no L_target",
         "lr_patience": f"{where} (halved at the sixth epoch in a row without improvement)",
         "target": f"{network} (ResNet-18)",
         "target_hidden": f"{network} (16 maps, then four groups of 16, 32, 64 and 128)",
         "target_activation": "not named; ReLU as in the ResNet-18 the paper cites",
-        "target_stem": f"{network} names a max pooling after the convolution; none here, see REPRODUCIBILITY.md",
+        "target_stem": f"{network} names a max pooling after the convolution; none here, see the open questions",
         "batch_stats": f"{network} (statistics of the batch, at evaluation too)",
         "output_regularizer": "sec. 3, L_output",
         "iterations": "the length is given in epochs",
@@ -209,13 +207,13 @@ _WSN_RESNET = WSNConfig(
 )
 
 
-def _hnet_places(figure: int) -> dict[str, str]:
+def _hnet_places(figure: int, *besides: str) -> dict[str, str]:
     where = f"caption of figure {figure}: the default setting of HNET, whose values the paper does not list"
     ours = "as for HyperMask, since the paper does not say"
     keys = (
-        *("augment", "normalise", "first_task_permuted", "target_hidden", "target_activation", "embedding_size"),
+        *("augment", "normalise", "target_hidden", "target_activation", "embedding_size"),
         *("chunk_embedding_size", "chunk_size", "hypernetwork_hidden", "hypernetwork_activation", "beta"),
-        *("batch_size", "lr", "iterations"),
+        *("batch_size", "lr", "iterations", *besides),
     )
     special = {"tasks": "sec. 4", "validation": ours, "model_choice": ours}
     return {key: _MLP_PLACES[key] for key in _TRAINING_UNUSED} | dict.fromkeys(keys, where) | special
@@ -295,9 +293,12 @@ def _both(
             title=f"HyperMask-{kind} on {where}",
             config=Config(benchmark, method, training),
             seeds=(1, 2, 3, 4, 5),
-            places=places,
+            places=of_kind,
         )
-        for kind, method in (("T", trainable), ("F", without_target))
+        for kind, method, of_kind in (
+            ("T", trainable, places),
+            ("F", without_target, {**places, **dict.fromkeys(("lam", "l1"), NO_L_TARGET)}),
+        )
     )
 
 
@@ -372,7 +373,7 @@ _ALL = (
             BenchmarkConfig("split_mnist", 5, validation=1000, normalise=False), _HNET_SPLIT, _SPLIT_TRAINING
         ),
         seeds=(1, 2, 3, 4, 5),
-        places=_hnet_places(figure=6),
+        places=_hnet_places(6),
     ),
     Experiment(
         name="permuted_mnist_10/hnet",
@@ -381,7 +382,7 @@ _ALL = (
             replace(_permuted(10), first_task_permuted=False), _HNET_PERMUTED, replace(_PERMUTED_TRAINING, lr=1e-4)
         ),
         seeds=(1, 2, 3, 4, 5),
-        places=_hnet_places(figure=8),
+        places=_hnet_places(8, "first_task_permuted"),
     ),
     Experiment(
         name="permuted_mnist_10/wsn",

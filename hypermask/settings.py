@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from hypermask import experiments
-from hypermask.experiments import Experiment
+from hypermask.experiments import NO_L_TARGET, NO_SCHEDULER, Experiment
 
 # How the places of settings begin that an experiment does not use.
-_UNUSED = ("no scheduler here", "not used by this scheduler", "the length is given in")
+_UNUSED = (NO_SCHEDULER, NO_L_TARGET, "not used by this scheduler", "the length is given in")
 
 
 def markdown() -> str:
@@ -22,10 +22,10 @@ def markdown() -> str:
 def _one(experiment: Experiment) -> str:
     sections = (experiment.config.benchmark, experiment.config.method, experiment.config.training)
     rows = [
-        (field.name, _shown(getattr(section, field.name)), _place(experiment.places[field.name]))
+        (field.name, _shown(getattr(section, field.name)), experiment.places[field.name])
         for section in sections
         for field in dataclasses.fields(section)
-        if field.name in experiment.places and not _unused(experiment, field.name)
+        if field.name in experiment.places and not experiment.places[field.name].startswith(_UNUSED)
     ]
     return "\n".join(
         [
@@ -39,20 +39,6 @@ def _one(experiment: Experiment) -> str:
             "</details>",
         ]
     )
-
-
-def _unused(experiment: Experiment, name: str) -> bool:
-    fixed = not getattr(experiment.config.method, "trainable_target", True)
-    permuted = experiment.config.benchmark.name == "permuted_mnist"
-    return (
-        experiment.places[name].startswith(_UNUSED)
-        or (fixed and name in ("lam", "l1"))
-        or (not permuted and name == "first_task_permuted")
-    )
-
-
-def _place(words: str) -> str:
-    return words.removesuffix("; a fixed target has no L_target").replace("REPRODUCIBILITY.md", "the open questions")
 
 
 def _shown(value: object) -> str:

@@ -111,7 +111,7 @@ def test_a_run_without_the_weights_that_are_to_be_kept_is_trained_again(capsys):
     ran(capsys, "run", NAME, "--set", *SMALL)
     _, out, _ = ran(capsys, "run", NAME, "--set", *SMALL, "--keep-weights")
     assert out.endswith("is written\n")
-    assert checkpoints.has_weights(records.read(place()))
+    assert checkpoints.has_weights(place(), records.read(place()).tasks)
     _, out, _ = ran(capsys, "run", NAME, "--set", *SMALL, "--keep-weights")
     assert "was there already" in out
 

@@ -943,14 +943,14 @@ def test_a_record_that_is_there_is_replaced_only_when_told_to(tmp_path):
 def test_weights_that_were_kept_are_made_anew_with_their_record(tmp_path):
     """A run is made again for what it lacks to be inferred: its weights, which took as long, are not to be lost."""
     first = run_experiment(tiny(), 1, root=tmp_path, device="cpu", keep_weights=True)
-    assert checkpoints.has_weights(first)
+    assert checkpoints.has_weights(first.path, 2)
     written = checkpoints.weights_path(first.path, 1).stat().st_mtime_ns
     again = run_experiment(tiny(), 1, root=tmp_path, device="cpu", overwrite=True, infer="ent")
     assert set(again.payload["inference"]) == {"ent"}
     assert checkpoints.weights_path(again.path, 1).stat().st_mtime_ns > written
     HyperMask.load(again.path, 1)
     plain = run_experiment(tiny(), 2, root=tmp_path, device="cpu")
-    assert not checkpoints.has_weights(plain)
+    assert not checkpoints.has_weights(plain.path, 2)
 
 
 def test_weights_of_an_earlier_run_do_not_stay_beside_the_record_of_one_that_ended_before(tmp_path, monkeypatch):

@@ -68,14 +68,14 @@ def table_4(runs: Mapping[str, Runs]) -> list[Verdict]:
     tiny = [f"tiny_imagenet/hypermask-{kind}" for kind in "ft"]
     little = [*named, "permuted_mnist_100/hypermask-t", *tiny]
 
-    def positive(name: str, word: str) -> Verdict:
+    def signed(name: str, word: str) -> Verdict:
         claim = f"Backward transfer of {name} is {word}"
         return by_sign(claim, [runs[name]], each(transfer), negative=word == "negative")
 
     return [
         *(forgets_little(runs[name]) for name in little),
-        *(positive(name, "negative") for name in (*named, *tiny, "split_cifar100/hypermask-t")),
-        positive("split_cifar100/hypermask-f", "positive"),
+        *(signed(name, "negative") for name in (*named, *tiny, "split_cifar100/hypermask-t")),
+        signed("split_cifar100/hypermask-f", "positive"),
     ]
 
 
