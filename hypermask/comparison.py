@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hypermask import experiments, items, metrics, paths, records
+from hypermask import experiments, items, metrics, paths, records, shared_seeds
 from hypermask.config import BenchmarkConfig, section_from_dict
 from hypermask.errors import HyperMaskError
 from hypermask.files import canonical_json
@@ -86,18 +86,9 @@ class Row:
         return metrics.summary(values) if values and None not in values else None
 
     def difference(self, other: Row) -> Summary | None:
-        """Mean accuracy minus the other's, over the seeds that both have on the same data; None where there is none.
-
-        A seed decides what both share: a benchmark's permutations, the order of batches of one size.
-        """
-        by_seed = {record.seed: record for record in other.finished}
-        pairs = [
-            (record, by_seed[record.seed])
-            for record in self.finished
-            if record.seed in by_seed and record.payload["data"] == by_seed[record.seed].payload["data"]
-        ]
-        differences = [_accuracy(mine) - _accuracy(theirs) for mine, theirs in pairs]
-        return metrics.summary(differences) if differences and self is not other else None
+        """Mean accuracy minus the other's, over the seeds that both have; None where there is none."""
+        found = shared_seeds.differences(self.finished, other.finished, _accuracy) if self is not other else {}
+        return metrics.summary(found.values()) if found else None
 
 
 def methods(benchmark: str, against: str | None = None, roots: Iterable[Path] | None = None) -> Table:
@@ -160,8 +151,8 @@ def _table(benchmark: str, rows: Sequence[Row], base: Row | None, others: Sequen
     notes = [ACCURACY_NOTE, BWT_NOTE, MEANS_NOTE, VALIDATION_NOTE]
     if base:
         notes.append(
-            f"Difference: accuracy minus that of {base.label} ({base.whose}), mean over the seeds that both have on "
-            "the same data, pairs in parentheses; an interval that holds 0 shows no difference."
+            f"Difference: accuracy minus that of {base.label} ({base.whose}), mean over the seeds that both have, "
+            "pairs in parentheses; an interval that holds 0 shows no difference."
         )
     if any(_inferred(row) for row in rows):
         notes.append(INFERRED_NOTE)
@@ -266,6 +257,9 @@ def _remarks(rows: Sequence[Row], base: Row | None, others: Sequence[Row]) -> li
         remarks += told("from an unclean tree or an unknown revision", row, unclean)
         if base and (otherwise := _otherwise(row, base)):
             remarks.append(f"{row.label} ({row.whose}) had other images than {base.label}: {otherwise}.")
+        for name, seeds in (shared_seeds.other_draws(row.finished, base.finished) if base else {}).items():
+            pairs = ", ".join(map(str, seeds))
+            remarks.append(f"{row.label} ({row.whose}) had other {name} than {base.label} with the same seed: {pairs}.")
     if others:
         left_out = sorted({f"{row.label} ({row.example.tasks} tasks)" for row in others})
         remarks.append(f"Left out, as their tasks or their data are others: {', '.join(left_out)}.")

@@ -80,6 +80,18 @@ def test_means_intervals_and_differences_over_shared_seeds():
     assert cells[6:8] == ("67.00 ± 122.63", "-2.50 ± 6.35 (2)")
 
 
+def test_pairs_whose_draws_were_others_are_compared_and_told_of():
+    ours(T, 1, 99.0, data={"train": "0" * 64, "permutations": ["1" * 64]})
+    ours(T, 2, 99.0, data={"train": "0" * 64, "permutations": ["2" * 64]})
+    for seed in (1, 2):
+        mine(seed, 97.0, data={"train": "0" * 64, "permutations": ["1" * 64]})
+    table = comparison.methods("split_mnist")
+    assert (row(table, MINE)["difference_mean"], row(table, MINE)["pairs"]) == (pytest.approx(-2.0), 2)
+    assert [note for note in table.notes if "permutations" in note] == [
+        f"{MINE} (yours) had other permutations than {T} with the same seed: 2."
+    ]
+
+
 def test_rows_are_in_the_order_of_their_names_whatever_they_reach():
     ours(T, 1, 99.0)
     ours(T, 1, 99.9, overrides=["p=70"])
@@ -147,14 +159,6 @@ def test_other_tasks_or_data_are_left_out_and_named(other):
     assert list(table.frame["experiment"]) == [T]
     tasks = other.get("tasks", 5)
     assert table.notes[-1] == f"Left out, as their tasks or their data are others: {MINE} ({tasks} tasks)."
-
-
-def test_runs_on_other_permutations_are_compared_but_not_by_seed():
-    data = {"train": "0" * 64}
-    ours(T, 1, 99.0, data=data | {"permutations": ["5", "6"]})
-    mine(1, 97.0, data=data | {"permutations": ["7", "8"]})
-    found = row(comparison.methods("split_mnist"), MINE)
-    assert (found["runs"], found["pairs"]) == (1, 0)
 
 
 def test_one_task_has_no_backward_transfer():

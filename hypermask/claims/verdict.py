@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hypermask import metrics
+from hypermask import metrics, shared_seeds
 
 if TYPE_CHECKING:
     from hypermask.records import Record
@@ -131,12 +131,7 @@ def by_rank(
 
 def paired(value: Callable[[Record], float]) -> Callable[[Sequence[Record], Sequence[Record]], dict[int, float]]:
     """Seed -> `value` of the first method minus that of the second, over the seeds that both have."""
-
-    def differences(first: Sequence[Record], second: Sequence[Record]) -> dict[int, float]:
-        theirs = {record.seed: value(record) for record in second}
-        return {record.seed: value(record) - theirs[record.seed] for record in first if record.seed in theirs}
-
-    return differences
+    return lambda first, second: shared_seeds.differences(first, second, value)
 
 
 def each(value: Callable[[Record], float]) -> Callable[[Sequence[Record]], dict[int, float]]:
