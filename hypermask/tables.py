@@ -381,6 +381,11 @@ def _mean_matrix(name: str, runs: Sequence[Record], digits: int) -> str:
     return "\n".join(lines)
 
 
+def layer_distance(record: Record, layer: int) -> np.ndarray:
+    """D(i, j) of tables 5 to 7 for layer 1, 2 or 3 of a run, [tasks, tasks]."""
+    return list(record.target_distance.values())[layer - 1]
+
+
 def _mean_over(n: int) -> str:
     return {0: paper.NOT_RUN, 1: counted(1)}.get(n, f"mean of {counted(n)}")
 
@@ -397,15 +402,10 @@ def _stands_in(place: str, table: int) -> bool:
     return place.startswith("table") and str(table) in place.replace("and", "").split()
 
 
-def _layer_distance(record: Record, layer: int) -> np.ndarray:
-    distances = list(record.target_distance.values())
-    return distances[layer - 1]
-
-
 def _distances(runs: Sequence[Record], layer: int, pairs: Sequence[tuple[int, int]]) -> dict[tuple[int, int], Summary]:
     if not runs:
         return {}
-    matrices = [_layer_distance(record, layer) for record in runs]
+    matrices = [layer_distance(record, layer) for record in runs]
     tasks = min(len(matrix) for matrix in matrices)
     return {(i, j): metrics.summary([matrix[i, j] for matrix in matrices]) for i, j in pairs if j < tasks}
 

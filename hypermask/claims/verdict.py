@@ -74,32 +74,38 @@ def judged(
     return Verdict(claim, answer, basis, tuple(details(*records)), ours, _whole(runs))
 
 
-def by_sign(
+def by_interval(
     claim: str,
     runs: Sequence[Runs],
     values: Callable[..., Mapping[int, float]],
     *,
-    negative: bool = False,
+    bound: float = 0.0,
+    below: bool = False,
+    unit: str = "points",
+    ours: bool = False,
 ) -> Verdict:
-    """The verdict by the sign of a mean over seeds: supported where its 95 % t interval lies above 0 (below, if
-    `negative`), not supported where it lies on the other side.
+    """The verdict on a mean over seeds: supported where its 95 % t interval lies above `bound` (below it, if `below`),
+    not supported where it lies on the other side.
 
-    values: seed -> value in points, of the groups' finished records.
+    values: seed -> value in `unit`, of the groups' finished records.  ours: whether the bound is ours.
     """
     if lacking := _lacking(runs):
-        return Verdict(claim, CANNOT_SAY, lacking)
+        return Verdict(claim, CANNOT_SAY, lacking, ours=ours)
     found = values(*(group.records for group in runs))
     if not found:
-        return Verdict(claim, CANNOT_SAY, "no seed has what is compared")
+        return Verdict(claim, CANNOT_SAY, "no seed has what is compared", ours=ours)
     measured = metrics.summary(found.values())
+    # What has a sign is told with it.
+    mean = f"{measured.mean:+.3f}" if bound <= 0 else f"{measured.mean:.3f}"
     seeds = f"{'seed' if len(found) == 1 else 'seeds'} {', '.join(map(str, found))}"
     if measured.t95 is None:
-        return Verdict(claim, CANNOT_SAY, f"one run has no interval ({measured.mean:+.3f} points, {seeds})")
-    basis = f"{measured.mean:+.3f} ± {measured.t95:.3f} points, {seeds}"
-    if abs(measured.mean) <= measured.t95:
-        return Verdict(claim, CANNOT_SAY, f"the 95 % interval reaches both sides of 0 ({basis})")
-    answer = SUPPORTED if (measured.mean < 0) == negative else NOT_SUPPORTED
-    return Verdict(claim, answer, basis, whole=_whole(runs))
+        return Verdict(claim, CANNOT_SAY, f"one run has no interval ({mean} {unit}, {seeds})", ours=ours)
+    basis = f"{mean} ± {measured.t95:.3f} {unit}, {seeds}"
+    if abs(measured.mean - bound) <= measured.t95:
+        both = f"the 95 % interval reaches both sides of {bound:g} ({basis})"
+        return Verdict(claim, CANNOT_SAY, both, ours=ours)
+    answer = SUPPORTED if (measured.mean < bound) == below else NOT_SUPPORTED
+    return Verdict(claim, answer, basis, ours=ours, whole=_whole(runs))
 
 
 def by_rank(
