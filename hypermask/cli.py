@@ -136,17 +136,36 @@ def infer(options: argparse.Namespace) -> int:
 
 def regenerate(options: argparse.Namespace) -> int:
     """Run notebooks, all by default, in a profile; with all of them, end with the closing table."""
-    from hypermask import items, status
+    from hypermask import items, outputs, status
     from hypermask.regenerate import regenerate as run_notebooks
+
+    if options.profile == "paper":
+        _tell_what_is_trained(options.names)
 
     if options.own_runs:
         names = options.names or [item.id for item in items.ITEMS if item.runs]
         failed = run_notebooks(names, options.profile, options.jobs, {"own_runs": True})
     else:
         failed = run_notebooks(options.names, options.profile, options.jobs)
+    base = outputs.base(options.profile, options.own_runs)
     if not options.names and options.profile != "smoke":
-        print(f"\n{status.closing_table()}")
+        print(f"\n{status.closing_table(base)}")
+    elif base != paths.root():
+        print(f"figures and tables are written below {os.path.relpath(base)}")
     return failed
+
+
+def _tell_what_is_trained(names: Sequence[str]) -> None:
+    """How many runs the notebooks of these names, of all without any, lack: each of them may take hours."""
+    from hypermask import items, regenerate, sweeps
+
+    of = [item.id for stem in regenerate.resolve(names) for item in items.of_notebook(stem) if item.runs]
+    missing = sum(len(job.missing) for job in sweeps.jobs(of)) if of else 0
+    if missing:
+        chosen = " ".join(of) if names else sweeps.ALL
+        print(
+            f"{missing} runs are missing and trained first; hypermask sweep {chosen} --dry-run lists them", flush=True
+        )
 
 
 def notebooks(options: argparse.Namespace) -> int:
@@ -231,7 +250,7 @@ def bench(options: argparse.Namespace) -> int:
 
 def sweep(options: argparse.Namespace) -> int:
     """List, and train into runs/, what items of the paper lack; goes on where one configuration cannot be trained."""
-    from hypermask import sweeps
+    from hypermask import items, sweeps
 
     listed = sweeps.jobs(options.names)
     print(sweeps.render(listed), flush=True)
@@ -252,7 +271,7 @@ def sweep(options: argparse.Namespace) -> int:
                 root=paths.runs(),
                 device=options.device,
                 engine=options.engine,
-                infer=job.infer,
+                infer=items.to_infer(job.experiment, job.infer),
                 overwrite=True,
             ):
                 print(_told(record, "is written"), flush=True)

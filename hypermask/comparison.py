@@ -19,7 +19,7 @@ from hypermask.config import BenchmarkConfig, section_from_dict
 from hypermask.errors import HyperMaskError
 from hypermask.files import canonical_json
 from hypermask.metrics import Summary
-from hypermask.paper import BENCHMARKS, Printed
+from hypermask.paper import BENCHMARKS, QUOTED, Printed
 from hypermask.printed_and_ours import batch_note
 from hypermask.records import Record
 from hypermask.tables import ACCURACY_NOTE, BWT_NOTE, printed_accuracies
@@ -31,9 +31,9 @@ OURS, YOURS = "ours", "yours"
 _READING = "shuffled"
 
 MEANS_NOTE = (
-    "Mean ± half width of the 95 % t interval over n runs; one run has no interval. Paper: what it prints of the same "
-    "configuration; its ± is taken to be the population standard deviation of its own runs; of which kind that of "
-    "values it quotes is, as HNET's and WSN's, it does not say."
+    "Mean ± half width of the 95 % t interval over n runs; one run has no interval. Paper: what it prints of that "
+    "method and setting; its ± is taken to be the population standard deviation of its own runs. Quoted: what it has "
+    "from other papers, whose protocol may be another, as HNET's and WSN's; of which kind that ± is, it does not say."
 )
 VALIDATION_NOTE = (
     "Validation: accuracy of each task just after it was learned, on images set aside from training, mean over tasks. "
@@ -196,6 +196,7 @@ def _numbers(row: Row, base: Row | None, printed: dict[str, Printed]) -> dict[st
         "diverged": len(row.diverged),
         "paper_mean": number(paper and paper.mean),
         "paper_sd": number(paper and paper.sd),
+        "paper_source": paper.source if paper else "",
         "accuracy_mean": number(accuracy and accuracy.mean),
         "accuracy_sample_sd": number(accuracy and accuracy.sd),
         "accuracy_t95": number(accuracy and accuracy.t95),
@@ -233,7 +234,7 @@ def _texts(row: Row, base: Row | None, printed: dict[str, Printed], letters: dic
         row.whose,
         _training(row.example),
         str(len(row.finished)),
-        plus_minus(paper.mean, paper.sd, 2) if paper else BLANK,
+        f"{plus_minus(paper.mean, paper.sd, 2)}{', quoted' * (paper.source == QUOTED)}" if paper else BLANK,
         _shown(accuracy, 2),
         f"{plus_minus(difference.mean, difference.t95, 2)} ({difference.n})" if difference else BLANK,
         _shown(transfer, 3),

@@ -211,7 +211,7 @@ def _hnet_places(figure: int, *besides: str) -> dict[str, str]:
     where = f"caption of figure {figure}: the default setting of HNET, whose values the paper does not list"
     ours = "as for HyperMask, since the paper does not say"
     keys = (
-        *("augment", "normalise", "target_hidden", "target_activation", "embedding_size"),
+        *("augment", "target_hidden", "target_activation", "embedding_size"),
         *("chunk_embedding_size", "chunk_size", "hypernetwork_hidden", "hypernetwork_activation", "beta"),
         *("batch_size", "lr", "iterations", *besides),
     )
@@ -373,7 +373,7 @@ _ALL = (
             BenchmarkConfig("split_mnist", 5, validation=1000, normalise=False), _HNET_SPLIT, _SPLIT_TRAINING
         ),
         seeds=(1, 2, 3, 4, 5),
-        places=_hnet_places(6),
+        places=_hnet_places(6, "normalise"),
     ),
     Experiment(
         name="permuted_mnist_10/hnet",

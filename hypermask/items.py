@@ -58,19 +58,29 @@ class Need:
 
     @property
     def infer(self) -> tuple[str, ...]:
-        """Procedures that a run has to be given so that its record tells what it infers (`run --infer`)."""
+        """Procedures that a record has to tell about."""
         return _INFER.get(self.experiment.split("/")[1], ()) if self.part == "inference" else ()
 
     def command(self, seeds: Iterable[int]) -> str:
         """What makes these of its runs."""
-        return f"hypermask run {run_arguments(self.experiment, self.overrides, self.infer, seeds)}"
+        return f"hypermask run {run_arguments(self.configured, self.infer, seeds)}"
 
 
-def run_arguments(name: str, overrides: Sequence[str], infer: Sequence[str], seeds: Iterable[int]) -> str:
-    """What `hypermask run` is told to train seeds of an experiment with `key=value` changes."""
-    changes = f" --set {' '.join(overrides)}" if overrides else ""
-    procedures = f" --infer {' '.join(infer)}" if infer else ""
-    return f"{name}{changes}{procedures} --seed {' '.join(map(str, seeds))}"
+def run_arguments(experiment: Experiment, infer: Sequence[str], seeds: Iterable[int]) -> str:
+    """What `hypermask run` is told to train seeds of an experiment, so that their records tell about `infer`."""
+    changes = f" --set {' '.join(experiment.overrides)}" if experiment.overrides else ""
+    found = to_infer(experiment, infer)
+    procedures = f" --infer {' '.join(found)}" if found else ""
+    return f"{experiment.name}{changes}{procedures} --seed {' '.join(map(str, seeds))}"
+
+
+def to_infer(experiment: Experiment, infer: Sequence[str] = ()) -> tuple[str, ...]:
+    """Procedures that a new run is given (`run --infer`): those asked for, and those that any item needs of its
+    configuration, so that no item has it trained a second time.
+    """
+    others = (need for item in ITEMS for need in item.runs if need.experiment == experiment.name and need.infer)
+    needed = [need.infer for need in others if need.configured.config.hash == experiment.config.hash]
+    return tuple(dict.fromkeys(procedure for procedures in (infer, *needed) for procedure in procedures))
 
 
 def has_inferred(record: Record, procedures: Iterable[str]) -> bool:
@@ -99,7 +109,7 @@ class Item:
     """A figure or table of the paper.
 
     id: `fig06`, `table04`.  claim: what the paper says it shows, in short.  notebook, stem: the names of its notebook
-    and of its files, without suffix.
+    and of its files, without suffix.  by_seed: whether it shows its runs one by one, each as the model of its seed.
     """
 
     id: str
@@ -109,6 +119,7 @@ class Item:
     runs: tuple[Need, ...]
     headline: Headline | None
     stem: str
+    by_seed: bool = False
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -165,9 +176,16 @@ _CLAIMS = {
 }
 
 
-def _item(stem: str, title: str, *runs: Need, notebook: str | None = None, headline: Headline | None = None) -> Item:
+def _item(
+    stem: str,
+    title: str,
+    *runs: Need,
+    notebook: str | None = None,
+    headline: Headline | None = None,
+    by_seed: bool = False,
+) -> Item:
     id = stem.split("_")[0]
-    return Item(id, title, _CLAIMS[id], notebook or stem, runs, headline, stem)
+    return Item(id, title, _CLAIMS[id], notebook or stem, runs, headline, stem, by_seed)
 
 
 def _both(benchmark: str, part: str | None = None) -> tuple[Need, ...]:
@@ -239,6 +257,7 @@ def _figures() -> tuple[Item, ...]:
             # The paper shows model 5 of figure 11, the best of each kind.
             Need(TINY_F, (5,)),
             Need(TINY_T, (5,)),
+            by_seed=True,
         ),
         _item(
             "fig05_cifar100_ablation",
@@ -287,6 +306,7 @@ def _figures() -> tuple[Item, ...]:
             "Tiny ImageNet: all ten models",
             *_both("tiny_imagenet"),
             headline=Headline(TINY_F),
+            by_seed=True,
         ),
         _item(
             "fig12_permuted_mnist_tsne_classes",

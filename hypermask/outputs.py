@@ -49,6 +49,13 @@ def show(figure: Figure, alt: str) -> Image:
     return Image(data=render(figure, "png"), format="png", width=width, alt=alt)
 
 
+def base(profile: str, own_runs: bool = False, changes: str = "") -> Path:
+    """The folder below which figures/ and paper_tables/ are written: that of the committed ones for these alone."""
+    if profile == "smoke":
+        return paths.build() / "smoke"
+    return paths.build() / "own" if shows_own_runs(profile, own_runs, changes) else paths.root()
+
+
 class Outputs:
     """The files of one notebook.
 
@@ -63,18 +70,13 @@ class Outputs:
             raise HyperMaskError(f"unknown profile {profile!r}; expected {', '.join(PROFILES)}.")
         self.notebook = notebook
         self.profile = profile
-        if profile == "smoke":
-            self.base = paths.build() / "smoke"
-        elif shows_own_runs(profile, own_runs, changes):
-            self.base = paths.build() / "own"
-        else:
-            self.base = paths.root()
+        self.base = base(profile, own_runs, changes)
         self._changes = changes
         self._written: dict[str, str] = {}
 
     def figure(self, figure: Figure, data: pd.DataFrame, alt: str, stem: str | None = None) -> Image:
-        """Write figures/STEM.pdf, .png (200 dpi) and .csv (the plotted data); returns the image for the
-        notebook.
+        """Write figures/STEM.pdf, .png (200 dpi) and .csv (the plotted data, after a line that says what is not the
+        paper's, if anything is); returns the image for the notebook.
         """
         folder = Path("figures")
         stem = stem or self.notebook
@@ -132,7 +134,8 @@ class Outputs:
 
     def _csv(self, frame: pd.DataFrame) -> bytes:
         text = frame.to_csv(index=False, lineterminator="\n", float_format="%.4f")
-        return (f"# {SMOKE_MEANING}\n{text}" if self.profile == "smoke" else text).encode()
+        said = self._said(SMOKE_MEANING)
+        return (f"# {said}\n{text}" if said else text).encode()
 
     def _write(self, relative: Path, data: bytes) -> None:
         path = self.base / relative

@@ -33,6 +33,14 @@ def check(method: Method, benchmark: Benchmark) -> None:
         )
     if not isinstance(benchmark.device, torch.device):
         raise HyperMaskError(f"device of {kind} is {benchmark.device!r}; expected a torch.device.")
+    for name in ("tasks", "classes_per_task"):
+        # numpy's whole numbers could not be written to a record.
+        if type(value := getattr(benchmark, name)) is not int or value < 1:
+            raise HyperMaskError(f"{name} of {kind} is {value!r}; expected an int of at least 1.")
+    for name in ("image_shape", "input_shape"):
+        value = getattr(benchmark, name)
+        if not isinstance(value, tuple | list | torch.Size) or not all(type(size) is int for size in value):
+            raise HyperMaskError(f"{name} of {kind} is {value!r}; expected a tuple of ints, such as (784,).")
     _check_kind(method)
     _demand_json(benchmark.checksums, f"checksums of {kind}")
     _demand_json(benchmark.describe(), f"what describe() of {kind} returns")
@@ -62,6 +70,9 @@ def _check_kind(method: Method) -> None:
             "HyperMask: HyperMask(network, tasks=...)."
         )
     kind = type(method).__name__
+    lazy = [name for name, parameter in method.named_parameters() if nn.parameter.is_lazy(parameter)]
+    if lazy:
+        raise HyperMaskError(f"{lazy[0]} of {kind} has no shape yet; give the method one batch before its run.")
     if type(method).logits is Method.logits:
         raise HyperMaskError(f"{kind} has no logits(inputs, task), the class scores of a task's network; add it.")
     tasks = getattr(method, "tasks", None)
@@ -76,8 +87,8 @@ def claim(method: Method) -> None:
     for module in (method, *own):
         if module in _TRAINED:
             raise HyperMaskError(
-                f"this {type(module).__name__} has been trained before, and would go on from its weights; make a new "
-                "method, with new networks, for each run."
+                f"this {type(module).__name__} has been in a run before, and may go on from that one's weights; make a "
+                "new method, with new networks, for each run."
             )
     trained = {method, *own}
     for module in (part for part in method.modules() if part not in trained):

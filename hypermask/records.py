@@ -186,7 +186,7 @@ def prepare(root: Path, experiment: str, config_hash: str, seed: int, overwrite:
     A name that is not BENCHMARK/METHOD, a record that is there and may not be replaced, or a folder that cannot be
     written is a RecordError, so that no training is lost to it.
     """
-    _demand(_NAME.fullmatch(experiment), "experiment", experiment, "BENCHMARK/METHOD")
+    _demand(_NAME.fullmatch(experiment), "experiment", experiment, "BENCHMARK/METHOD of letters, digits, _ and -")
     path = location(root, experiment, config_hash, seed)
     _refuse_existing(path, overwrite)
     try:

@@ -307,8 +307,15 @@ def _environment(jobs: int) -> dict[str, str]:
     package = str(Path(__file__).resolve().parent.parent)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
     if jobs > 1:
-        environment["OMP_NUM_THREADS"] = str(max(1, (os.cpu_count() or 1) // jobs))
+        share = max(1, _cores() // jobs)
+        given = environment.get("OMP_NUM_THREADS", "")
+        environment["OMP_NUM_THREADS"] = str(min(share, int(given)) if given.isdecimal() and int(given) else share)
     return environment
+
+
+def _cores() -> int:
+    """How many cores this process may use: on a cluster those of its job, not all of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _unknown_parameters(source: Path, parameters: Mapping[str, Any]) -> list[str]:
@@ -326,9 +333,13 @@ def _parameters(source: Path) -> dict[str, str]:
         lines = ast.parse(text).body
     except SyntaxError as error:
         raise HyperMaskError(f"{source.name}: the cell of parameters is no Python ({error.msg}); mend it.") from None
-    return {line.target.id: ast.unparse(line.value) for line in lines if isinstance(line, ast.AnnAssign)} | {
-        line.targets[0].id: ast.unparse(line.value) for line in lines if isinstance(line, ast.Assign)
-    }
+    # Other lines, such as one that sets an environment variable, are no parameters.
+    assigned = [
+        (line.target if isinstance(line, ast.AnnAssign) else line.targets[0], line.value)
+        for line in lines
+        if isinstance(line, ast.AnnAssign | ast.Assign)
+    ]
+    return {target.id: ast.unparse(value) for target, value in assigned if isinstance(target, ast.Name)}
 
 
 def _refuse_changed_parameters(source: Path) -> None:

@@ -135,6 +135,12 @@ def gather(
             f"seeds = {list(seeds)} chooses among your own runs, which are not shown; set own_runs = True, changes or "
             'profile = "paper" as well.'
         )
+    shown = sorted({seed for need in wanted.runs for seed in need.seeds})
+    if wanted.by_seed and not set(seeds) <= set(shown):
+        raise HyperMaskError(
+            f"{item} shows single runs, of seed {', '.join(map(str, shown))}; others, as of seeds = {list(seeds)}, "
+            "have no place in it: leave seeds empty or choose among those."
+        )
     gathered = {}
     settings: Counter[str] = Counter()
     for need in wanted.runs:
@@ -219,9 +225,16 @@ def _own(need: Need, changes: str, seeds: Sequence[int]) -> Need:
     """What the reader's own runs are of."""
     changed = tuple(changes.split()) if _changeable(need) else ()
     try:
-        need.configured.override(list(changed))
+        config = need.configured.override(list(changed)).config
     except HyperMaskError as error:
         raise HyperMaskError(f"changes do not suit {need.experiment}: {error}") from None
+    if need.part == "target_distance":
+        layers = len(need.configured.config.method.target_hidden)
+        if not config.method.trainable_target or len(config.method.target_hidden) != layers:
+            raise HyperMaskError(
+                f"changes = {changes!r} leave no distances to show: expected a trainable target with {layers} hidden "
+                "layers, whose weights after each task are compared."
+            )
     return replace(need, overrides=need.overrides + changed, seeds=tuple(seeds) or need.seeds)
 
 
@@ -295,4 +308,5 @@ def _train(item: Item, need: Need, experiment: Experiment, seeds: Sequence[int],
             if seed not in present:
                 from hypermask.training import run_experiment
 
-                run_experiment(experiment, seed, device=device, root=root, infer=need.infer, overwrite=True)
+                infer = items.to_infer(experiment, need.infer)
+                run_experiment(experiment, seed, device=device, root=root, infer=infer, overwrite=True)

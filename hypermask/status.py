@@ -90,18 +90,21 @@ def render(status: dict[str, list[dict[str, Any]]]) -> str:
     return "\n".join(lines)
 
 
-def closing_table() -> str:
+def closing_table(base: Path | None = None) -> str:
     """For each item with a notebook: the printed headline value, the committed runs', yours, and the files.
 
     Means with sample standard deviation (number of runs); `your own` are finished runs in runs/ and enter no
-    other mean.
+    other mean.  base: the folder that the notebooks wrote to, the root by default.
     """
+    base = base or paths.root()
+    above = f"{base.relative_to(paths.root())}/" if base != paths.root() else ""
     rows = [("item", "quantity", "printed", "shipped", "yours", "files")]
     for item in items.ITEMS:
         if not (paths.notebooks() / f"{item.notebook}.ipynb").is_file():
             continue
-        present = [name for name in item.files if (paths.root() / name).is_file()]
-        written = f"{Path(item.files[0]).with_suffix('')}.{{{','.join(Path(name).suffix[1:] for name in present)}}}"
+        present = [name for name in item.files if (base / name).is_file()]
+        kinds = ",".join(Path(name).suffix[1:] for name in present)
+        written = f"{above}{Path(item.files[0]).with_suffix('')}.{{{kinds}}}"
         quantity, printed, shipped, yours = _headline_cells(item)
         rows.append((item.id, quantity, printed, shipped, yours, written if present else "none yet"))
     return f"{_columns(rows)}\n\n±: the paper's as printed; of the others the sample standard deviation (runs)"

@@ -22,7 +22,7 @@ class Job:
     """One configuration and the seeds an item needs of it.
 
     shipped, own: the seeds with a run in records/ and in runs/, finished or diverged, as it would again.  infer:
-    procedures that its records have to tell about (`run --infer`).
+    procedures that its records have to tell about.
     """
 
     experiment: Experiment
@@ -43,7 +43,7 @@ class Job:
 
     def arguments(self, seeds: Iterable[int]) -> str:
         """What `hypermask run` is told to train these seeds."""
-        return items.run_arguments(self.experiment.name, self.experiment.overrides, self.infer, seeds)
+        return items.run_arguments(self.experiment, self.infer, seeds)
 
     def groups(self, size: int) -> list[tuple[int, ...]]:
         """The seeds that are not in records/, at most `size` together; runs/ does not change them."""

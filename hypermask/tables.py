@@ -48,9 +48,13 @@ def accuracy_comparison(runs: Runs) -> Comparison:
 
 
 def comparisons(
-    rows: Sequence[Comparison], title: str, label: str = "", notes: Sequence[str] = (), digits: int = 2
+    rows: Sequence[Comparison],
+    title: str,
+    label: str = "",
+    notes: Sequence[str] = (ACCURACY_NOTE,),
+    digits: int = 2,
 ) -> Table:
-    """The table of several comparisons, in their order, with a line between benchmarks."""
+    """The table of several comparisons, in their order, with a line between benchmarks; of accuracies by default."""
     import pandas as pd
 
     shows_own = any(row.yours is not None for row in rows)
@@ -269,7 +273,7 @@ def weight_distance_growth(runs: Runs) -> Table:
         rows.append(
             Comparison(f"layer {layer}: D(1,10) - D(1,2)", "permuted_mnist_10", value.source, value, ours, yours)
         )
-    return comparisons(rows, "Growth of the distances")
+    return comparisons(rows, "Growth of the distances", notes=())
 
 
 def per_run(runs: Mapping[str, Runs]) -> str:

@@ -45,8 +45,9 @@ METRICS_NOTE = (
 )
 SPREAD_NOTE = (
     "Ours: mean ± sample standard deviation over n runs, or the best run where the paper gives its best, by the same "
-    "measure; 95 %: half width of the t interval of the mean in the reading that is compared (the CSV has it of each); "
-    "one run has no spread. The paper's ± is taken to be the population standard deviation of its own runs."
+    "measure; 95 %: half width of the t interval of the mean in the reading that is compared; one run has no spread. "
+    "The paper's ± is taken to be the population standard deviation of its own runs: the CSV has ours, too, and the "
+    "interval, of each reading."
 )
 
 
@@ -292,6 +293,7 @@ def _numbers(row: Row, shows_own: bool) -> dict[str, Any]:
         numbers |= {
             f"{key}_mean": number(summary and summary.mean),
             f"{key}_sample_sd": number(summary and summary.sd),
+            f"{key}_population_sd": number(summary and summary.population_sd),
             f"{key}_t95": number(summary and summary.t95),
         }
     numbers |= {

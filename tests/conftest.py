@@ -1,6 +1,7 @@
 """What every test may rely on: the project's folder, and an environment free of the user's own settings."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,22 @@ os.environ["HYPERMASK_PROGRESS"] = "off"
 @pytest.fixture(scope="session")
 def project_root() -> Path:
     return Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch) -> Path:
+    """An empty root of the project, with no records."""
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _on_the_cpu(request, monkeypatch):
+    """A GPU is for the tests that are marked for it: the others ask for a CPU's numbers, texts and order."""
+    if request.node.get_closest_marker("gpu") is None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        if "torch" in sys.modules:
+            monkeypatch.setattr(sys.modules["torch"].cuda, "is_available", lambda: False)
 
 
 def pytest_collection_modifyitems(items):

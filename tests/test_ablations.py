@@ -8,12 +8,6 @@ from hypermask.results import gather
 PERMUTED = "permuted_mnist_10/hypermask-t"
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
-    return tmp_path
-
-
 def test_loss_components_pair_each_printed_row_with_its_setting(root):
     for seed in (1, 2):
         write_record(root / "records", PERMUTED, seed, 80.0, overrides=["beta=0.1", "lam=0"])

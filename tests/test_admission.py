@@ -72,6 +72,15 @@ def test_add_refuses_unfit_runs_whatever_the_reason(changes, message):
     assert not paths.records().exists()
 
 
+def test_add_refuses_files_that_are_too_large_for_a_record(tmp_path, monkeypatch):
+    monkeypatch.setattr(admission, "_LARGEST_FILE", 10)
+    member = f"runs/{NAME}/{'0' * 12}/seed1.json"
+    large = archive(tmp_path / "large.tar", (member, b"x" * 11))
+    with pytest.raises(RecordError, match=rf"holds '{member}' of 11 bytes, too large for a record\.$"):
+        admission.add([large])
+    assert not paths.records().exists()
+
+
 def changed(*assignments):
     experiment = experiments.get(NAME).override(list(assignments))
     return {

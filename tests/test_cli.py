@@ -107,10 +107,12 @@ def test_a_run_that_does_not_tell_what_is_to_be_inferred_is_trained_again(capsys
     assert "was there already" in out
 
 
-def test_a_run_without_the_weights_that_are_to_be_kept_is_trained_again(capsys):
+def test_a_run_without_the_weights_that_are_to_be_kept_is_trained_again(capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
     ran(capsys, "run", NAME, "--set", *SMALL)
-    _, out, _ = ran(capsys, "run", NAME, "--set", *SMALL, "--keep-weights")
+    _, out, err = ran(capsys, "run", NAME, "--set", *SMALL, "--keep-weights")
     assert out.endswith("is written\n")
+    assert err.startswith(f"{NAME} seed 1 is there without its weights and is trained again\n")
     assert checkpoints.has_weights(place(), records.read(place()).tasks)
     _, out, _ = ran(capsys, "run", NAME, "--set", *SMALL, "--keep-weights")
     assert "was there already" in out
@@ -235,7 +237,8 @@ def test_an_error_in_the_real_command_has_no_traceback(root):
 def test_version_and_help():
     assert hypermask("--version").stdout == f"hypermask {__version__}\n"
     listed = hypermask("--help").stdout
-    for command in ("run", "infer", "regenerate", "notebooks", "status", "sweep", "verify", "records", "data", "bench"):
+    commands = ("run", "infer", "regenerate", "notebooks", "status", "sweep", "compare", "verify", "records", "data")
+    for command in (*commands, "bench", "revision"):
         assert re.search(rf"^ +{command}\b", listed, re.MULTILINE), command
 
 
@@ -317,6 +320,57 @@ def test_a_reader_that_goes_away_is_no_error():
     finally:
         os.close(writer)
     assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "called", "ends"),
+    [
+        ([], ([], "recorded", 1), "TABLE of the root"),
+        (["fig06", "--jobs", "2"], (["fig06"], "recorded", 2), ""),
+        (["--profile", "paper"], ([], "paper", 1), "TABLE of build/own"),
+        (["fig06", "--profile", "paper"], (["fig06"], "paper", 1), "figures and tables are written below build/own"),
+        (["--profile", "smoke"], ([], "smoke", 1), "figures and tables are written below build/smoke"),
+        (
+            ["fig06", "--own-runs"],
+            (["fig06"], "recorded", 1, {"own_runs": True}),
+            "figures and tables are written below build/own",
+        ),
+    ],
+)
+def test_regenerate_says_what_there_is_now_and_where(arguments, called, ends, root, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(cli, "_tell_what_is_trained", lambda names: None)
+    monkeypatch.setattr("hypermask.regenerate.regenerate", lambda *given: asked.append(given) or 1)
+    monkeypatch.setattr(
+        "hypermask.status.closing_table",
+        lambda base: f"TABLE of {'the root' if base == root else base.relative_to(root)}",
+    )
+    status, out, _ = ran(capsys, "regenerate", *arguments)
+    # The status of the notebooks is passed on.
+    assert (status, asked, out.strip()) == (1, [called], ends)
+
+
+def test_regenerate_says_how_many_runs_it_trains(root, monkeypatch, capsys):
+    (root / "notebooks").mkdir()
+    for stem in ("fig06_split_mnist_accuracy_matrix", "quickstart"):
+        (root / "notebooks" / f"{stem}.ipynb").touch()
+    monkeypatch.setattr("hypermask.regenerate.regenerate", lambda *given: 0)
+    records.write(payload(inference={"ent": {}, "fecam": {}}), None, paths.records())
+    _, out, _ = ran(capsys, "regenerate", "fig06", "--profile", "paper")
+    assert out.startswith("9 runs are missing and trained first; hypermask sweep fig06 --dry-run lists them\n")
+    _, out, _ = ran(capsys, "regenerate", "--profile", "paper")
+    assert out.startswith("9 runs are missing and trained first; hypermask sweep all --dry-run lists them\n")
+    _, out, _ = ran(capsys, "regenerate", "quickstart", "--profile", "paper")
+    assert "missing" not in out
+
+
+def test_own_runs_of_all_items_leave_out_what_has_none(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr("hypermask.regenerate.regenerate", lambda *given: asked.append(given) or 0)
+    monkeypatch.setattr("hypermask.status.closing_table", lambda base: "")
+    assert ran(capsys, "regenerate", "--own-runs")[0] == 0
+    (names, *_) = asked[0]
+    assert ("fig01" in names, "fig06" in names, len(names)) == (False, True, 26)
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(root):

@@ -75,6 +75,7 @@ def test_means_intervals_and_differences_over_shared_seeds():
     base = row(table, T)
     assert (base["whose"], base["pairs"], base["paper_mean"]) == ("ours", 0, 99.64)
     assert np.isnan(base["difference_mean"])
+    assert base["paper_source"] == "run by the authors"
     cells = table.body[list(table.frame["experiment"]).index(MINE)]
     assert cells[:5] == ("mine", "–", "yours", "500 x 128", "3")
     assert cells[6:8] == ("67.00 ± 122.63", "-2.50 ± 6.35 (2)")
@@ -90,6 +91,14 @@ def test_pairs_whose_draws_were_others_are_compared_and_told_of():
     assert [note for note in table.notes if "permutations" in note] == [
         f"{MINE} (yours) had other permutations than {T} with the same seed: 2."
     ]
+
+
+def test_what_the_paper_quotes_is_marked():
+    ours(T, 1, 99.0)
+    ours("split_mnist/hnet", 1, 99.0)
+    table = comparison.methods("split_mnist")
+    assert [cells[5] for cells in table.body] == ["99.79 ± 0.01, quoted", "99.64 ± 0.07"]
+    assert row(table, "split_mnist/hnet")["paper_source"] == "quoted"
 
 
 def test_rows_are_in_the_order_of_their_names_whatever_they_reach():

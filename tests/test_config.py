@@ -23,6 +23,55 @@ HASHES = {
     "permuted_mnist_10/hypermask-f": "3847d1c02796778e9d884858fc9a881d0b26aa00a7b335d63d38f13b08778e7c",
     "permuted_mnist_100/hypermask-t": "6eef8125c07900e8b42b4d37575f0b42bbfac34658aa2b9aed1db4e496934f8b",
 }
+# All named configurations, and all that have records, with their changed values: the name of their folder in records/.
+FOLDERS = {
+    "permuted_mnist_10/hnet": "a3ea95da1753",
+    "permuted_mnist_10/hypermask-f": "3847d1c02796",
+    "permuted_mnist_10/hypermask-t [hypernetwork_hidden=25,25]": "9a3c3ac41c5e",
+    "permuted_mnist_10/hypermask-t": "ce62f398a171",
+    "permuted_mnist_10/wsn [c=70]": "11caf0878de2",
+    "permuted_mnist_10/wsn [c=50]": "1d1bb2e70501",
+    "permuted_mnist_10/wsn [c=3]": "4df52b9e643a",
+    "permuted_mnist_10/wsn": "6134b439366d",
+    "permuted_mnist_10/wsn [c=10]": "dba8c35befdf",
+    "permuted_mnist_10/wsn [c=5]": "f6eae9416a0d",
+    "split_cifar100/hypermask-f [norm_parameters=always tasks=1]": "16bfed0064d6",
+    "split_cifar100/hypermask-f [statistics=cifar100 tasks=1]": "5c60309e010c",
+    "split_cifar100/hypermask-f [stratified=false tasks=1]": "ada870ec2eb0",
+    "split_cifar100/hypermask-f [tasks=1]": "dc3286372fe8",
+    "split_cifar100/hypermask-t [target_stem=conv3 tasks=1]": "26983321f7ed",
+    "split_cifar100/hypermask-t [target_stem=conv7-pool tasks=1]": "599e220a56df",
+    "split_cifar100/hypermask-t [target_stem=conv3-pool tasks=1]": "d6f94b39ea5f",
+    "split_cifar100_5x20/fecam": "d437ff94e820",
+    "split_cifar100_5x20/fetril": "373abcd45e76",
+    "split_cifar100_5x20/ncm": "f596fe7293e1",
+    "split_mnist/hnet": "21b9ea00cb9f",
+    "split_mnist/hnet [initialisation=hypnettorch]": "ae59e21cd5e1",
+    "split_mnist/hypermask-f": "209709a509d0",
+    "split_mnist/hypermask-t": "02d0e9695504",
+    "split_mnist/hypermask-t [batch_size=64]": "0ead09ecaa32",
+    "split_mnist/hypermask-t [embedding_size=96]": "43cbe6fdc124",
+    "split_mnist/hypermask-t [output_regularizer=released-code]": "4bf402e1c607",
+    "split_mnist/hypermask-t [embedding_size=24]": "54154ffbb4a0",
+    "split_mnist/hypermask-t [p=70]": "6ecdb8d7e939",
+    "split_mnist/hypermask-t [hypernetwork_hidden=50,50]": "74153d1e5251",
+    "split_mnist/hypermask-t [beta=0.01]": "8b8d74c7b75b",
+    "split_mnist/hypermask-t [target_activation=elu]": "929a4fecabfa",
+    "split_mnist/hypermask-t [l1=plain]": "ba3189504e78",
+    "split_mnist/hypermask-t [hypernetwork_hidden=10,10]": "e78594e87323",
+    "split_mnist/hypermask-t [embedding_size=72]": "f2e6a4bf0846",
+    "split_mnist/hypermask-t [p=0]": "fa6c4d4a8a19",
+    "split_mnist/hypermask-t [lam=0.0001]": "fbb042c01ce1",
+    "permuted_mnist_100/hypermask-t": "6eef8125c079",
+    "split_cifar100/hypermask-t": "bcf728614699",
+    "split_cifar100/hypermask-f": "c7ba561bca71",
+    "split_cifar100_5x20/hypermask-t": "18147917b488",
+    "split_cifar100_5x20/hypermask-f": "8463a6fadbf8",
+    "tiny_imagenet/hypermask-t": "6ebad3c68611",
+    "tiny_imagenet/hypermask-f": "8e2ca4b0cdbd",
+    "split_cifar100/wsn": "891089e893f2",
+    "tiny_imagenet/wsn": "5dae858512b0",
+}
 
 
 @pytest.fixture
@@ -33,6 +82,17 @@ def config() -> Config:
 @pytest.mark.parametrize("name", HASHES)
 def test_hashes_of_named_configurations_never_change(name):
     assert experiments.get(name).config.hash == HASHES[name]
+
+
+@pytest.mark.parametrize("label", FOLDERS)
+def test_folders_of_records_never_change(label):
+    name, _, changes = label.partition(" [")
+    assert experiments.get(name).override(changes.rstrip("]").split()).config.hash[:12] == FOLDERS[label]
+
+
+def test_all_named_configurations_and_all_that_have_records_are_held(project_root):
+    assert set(experiments.EXPERIMENTS) <= set(FOLDERS)
+    assert {path.parent.name for path in (project_root / "records").glob("*_*/*/*/seed*.json")} <= set(FOLDERS.values())
 
 
 def test_the_hash_is_that_of_the_json_a_record_holds(config):
@@ -137,6 +197,7 @@ def test_one_and_one_point_zero_are_one_configuration(config):
         (["scheduler=step"], "scheduler is 'step'; expected none, plateau or cosine."),
         (["optimizer=lion"], "optimizer is 'lion'; expected adam or sgd."),
         (["momentum=0.9"], "momentum is 0.9; expected 0, or with sgd below 1."),
+        (["optimizer=sgd", "momentum=1"], "momentum is 1.0; expected 0, or with sgd below 1."),
         (["weight_decay=0.1"], "weight_decay is 0.1; expected 0, or more with sgd."),
         (["statistics=mnist"], "statistics is 'mnist'; expected default, imagenet or cifar100."),
         (["norm_parameters=never"], "norm_parameters is 'never'; expected with-target or always."),

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,11 +16,14 @@ from hypnettorch.hnets import HMLP
 from small_methods import FixedBatches
 from torch import nn
 
+from hypermask.benchmarks import split_digits
 from hypermask.config import TrainingConfig
-from hypermask.engine import fused, make, optimizers, output_layer_cpu
+from hypermask.engine import Batches, fused, make, optimizers, output_layer_cpu
+from hypermask.engine.errors import UnavailableError
 from hypermask.engine.output_layer_cpu import OutputLayer
 from hypermask.errors import HyperMaskError
 from hypermask.methods import Method
+from hypermask.methods.wsn import WSN
 from hypermask.model import HyperMask
 from hypermask.targets import MLP
 
@@ -542,6 +546,8 @@ def test_what_a_cuda_graph_would_freeze_is_captured_only_where_the_method_says_s
     assert not fused._capturable(own)
     own.capturable = True
     assert fused._capturable(own)
+    assert fused._capturable(WSN(MLP(5, (3,), 2), tasks=2, c=50.0))
+    assert not fused._capturable(WSN(Dropping(5, (3,), 2), tasks=2, c=50.0))
 
 
 def test_an_engine_is_gone_with_its_task():
@@ -595,3 +601,30 @@ def test_the_kernel_names_its_compiler():
     runner = make("fused", method, 0, TrainingConfig(iterations=1), 1, batches(0, 1, torch.float32))
     assert runner.name == "fused"
     assert any(word in runner.kernel.lower() for word in ("gcc", "cc (", "clang"))
+
+
+def test_a_rate_on_the_device_is_changed_in_place():
+    """A captured step reads the tensor that it was captured with."""
+    rate = torch.tensor(1.0)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=rate)
+    optimizers.set_rate(optimizer, 0.25)
+    assert optimizer.param_groups[0]["lr"] is rate
+    assert rate.item() == 0.25
+
+
+def test_batches_are_the_same_for_a_number_and_for_a_tensor_of_it():
+    benchmark = split_digits(tasks=2)
+    data = benchmark.task(1)
+    order = torch.arange(12).view(4, 3)
+    given = Batches(benchmark, data, order, torch.Generator().manual_seed(1))
+    for iteration in (0, 3):
+        inputs, labels = given.at(iteration)
+        again, labels_again = given.at(torch.tensor([iteration]))
+        assert torch.equal(inputs, again) and torch.equal(labels, labels_again)
+        assert torch.equal(labels, data.train.labels[order[iteration]])
+
+
+def test_without_triton_a_gpu_has_no_fused_engine(monkeypatch):
+    monkeypatch.setitem(sys.modules, "hypermask.engine.output_layer_cuda", None)
+    with pytest.raises(UnavailableError, match=r"^Triton is not installed$"):
+        fused._kind_of_layer(SimpleNamespace(device=torch.device("cuda"), dtype=torch.float32))

@@ -41,6 +41,10 @@ def test_no_torch():
     assert fresh(program) == []
 
 
+def test_downloaders_are_imported_when_something_is_fetched():
+    assert sorted(imported("hypermask.benchmarks.download", "hypermask.benchmarks") & {"pooch", "requests"}) == []
+
+
 def test_no_drawing_library_where_nothing_is_drawn():
     names = imported("hypermask", "hypermask.cli", "hypermask.records", "hypermask.status", "hypermask.verify")
     assert sorted(names & set(DRAWING)) == []

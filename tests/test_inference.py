@@ -465,12 +465,27 @@ def test_bad_runs_are_refused_in_one_sentence(project, capsys, tmp_path):
     [
         ({"status": "diverged"}, "seed1.json is diverged; only finished runs have all networks"),
         ({"data": {"digits": "0" * 64}}, "the data here is not what seed1.json was trained on"),
+        (
+            {"experiment": "split_mnist/mine"},
+            "is a run of split_mnist/mine, no named experiment whose data could be made",
+        ),
     ],
 )
 def test_unfinished_runs_and_other_data_are_refused(changes, message, project, capsys, tmp_path):
     payload = records.read(project).payload | changes
-    records.write(payload, None, tmp_path / "runs", overwrite=True)
-    assert message in refused(capsys, str(project))
+    written = records.write(payload, None, tmp_path / "runs", overwrite=True)
+    assert message in refused(capsys, str(written))
+
+
+def test_weights_of_other_methods_are_not_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
+    tiny = experiments.smoke("split_mnist/hnet").override(["iterations=2", "tasks=2"])
+    run = run_experiment(tiny, 1, root=tmp_path / "runs", keep_weights=True).path
+    assert "seed1.json is a run of hnet; weights are read for hypermask alone, so infer while it" in refused(
+        capsys, str(run), "--procedures", "ent"
+    )
+    with pytest.raises(HyperMaskError, match=r"^seed1.json is a run of hnet, and this makes HyperMask alone; make the"):
+        HyperMask.load(run, 0)
 
 
 def test_a_stopped_run_goes_on_with_what_it_had_inferred(runs, tmp_path):

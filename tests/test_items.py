@@ -76,6 +76,17 @@ def test_a_need_says_what_it_is_and_what_makes_its_runs():
     assert items.Need("split_cifar100_5x20/ncm", (1,), part="inference").infer == ()
 
 
+def test_a_new_run_infers_what_any_item_needs_of_its_configuration():
+    hypermask = experiments.get("split_mnist/hypermask-t")
+    assert items.to_infer(hypermask) == items.to_infer(hypermask, ("ent",)) == ("ent", "fecam")
+    assert items.to_infer(experiments.get("split_mnist/hnet")) == ("ent",)
+    changed = hypermask.override(["p=70"])
+    assert (items.to_infer(changed), items.to_infer(changed, ("fecam",))) == ((), ("fecam",))
+    # The same configuration, however it is written.
+    assert items.to_infer(hypermask.override(["p=30"])) == ("ent", "fecam")
+    assert items.Need(hypermask.name, (1,)).command([1]) == f"hypermask run {hypermask.name} --infer ent fecam --seed 1"
+
+
 def test_labels_tell_the_configurations_of_an_item_apart():
     for item in items.ITEMS:
         labels = [need.label for need in item.runs]

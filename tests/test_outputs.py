@@ -110,6 +110,8 @@ def test_changed_own_runs_are_told_in_the_title_and_go_where_own_runs_go(root):
     table = outputs.table(tables.backward_transfer(gather("table04")))
     assert table.mark == "your own runs with p=70"
     assert "(your own runs with p=70)" in (root / "build/own/paper_tables/n.md").read_text().splitlines()[0]
+    first, head, *_ = (root / "build/own/paper_tables/n.csv").read_text().splitlines()
+    assert (first, head.split(",")[0]) == ("# your own runs with p=70", "method")
 
 
 def test_the_image_shown_carries_its_alternative_text(root):

@@ -352,6 +352,8 @@ def test_no_absolute_path_in_notebooks_records_and_outputs(project_root):
     foreign = re.compile(r"(?<![\w.])(/home/|/root/|/Users/|/tmp/|/mnt/|/opt/|[A-Z]:\\\\)\w*")
     own = (str(project_root), str(Path.home()))
     texts = {path: path.read_text(encoding="utf-8") for path in published_texts(project_root)}
+    folders = {path.relative_to(project_root).parts[0] for path in texts}
+    assert folders == {"notebooks", "records", "figures", "paper_tables"}
     hits = {
         str(path.relative_to(project_root)): foreign.findall(text)
         for path, text in texts.items()

@@ -46,6 +46,14 @@ def with_task(benchmark, index: int, **parts):
             "plain values.",
         ),
         ("checksums", ["a"], "checksums of SplitDigits is ['a']; expected a dictionary."),
+        ("tasks", np.int64(2), "tasks of SplitDigits is np.int64(2); expected an int of at least 1."),
+        ("classes_per_task", 0, "classes_per_task of SplitDigits is 0; expected an int of at least 1."),
+        ("input_shape", 64, "input_shape of SplitDigits is 64; expected a tuple of ints, such as (784,)."),
+        (
+            "image_shape",
+            (1, 8.0, 8),
+            "image_shape of SplitDigits is (1, 8.0, 8); expected a tuple of ints, such as (784,).",
+        ),
         (
             "input_shape",
             (8, 8),
@@ -99,6 +107,14 @@ def test_labels_below_0():
     given = benchmark.task(0).train
     wrong = with_task(benchmark, 0, train=Split(given.images, given.labels - 1))
     assert "go from -1 to 0; expected 0 to 1" in refusal(Untrained(2), wrong)
+
+
+def test_a_method_without_shapes_yet():
+    method = Untrained(2)
+    method.layer = nn.LazyLinear(2)
+    assert refusal(method, split_digits(tasks=2)) == (
+        "layer.weight of Untrained has no shape yet; give the method one batch before its run."
+    )
 
 
 class Describes(Untrained):
@@ -248,8 +264,8 @@ def test_a_method_is_trained_once():
     method = Linear(2, 64)
     train(method, split_digits(tasks=2), TINY)
     assert refusal(method, split_digits(tasks=2), seed=2) == (
-        "this Linear has been trained before, and would go on from its weights; make a new method, with new networks, "
-        "for each run."
+        "this Linear has been in a run before, and may go on from that one's weights; make a new method, with new "
+        "networks, for each run."
     )
 
 
@@ -260,7 +276,7 @@ def on_digits(target: nn.Module, **values) -> HyperMask:
 def test_a_network_is_trained_by_one_method():
     target = MLP(64, (4,), 2)
     train(on_digits(target), split_digits(tasks=2), TINY)
-    assert refusal(on_digits(target), split_digits(tasks=2)).startswith("this Linear has been trained before, and")
+    assert refusal(on_digits(target), split_digits(tasks=2)).startswith("this Linear has been in a run before, and")
 
 
 def test_a_constant_network_may_serve_several_methods():

@@ -1,5 +1,4 @@
 import payloads
-import pytest
 from payloads import payload, write_record
 
 from hypermask import admission, experiments, questions, records, status, sweeps
@@ -7,12 +6,6 @@ from hypermask.questions import QUESTIONS
 
 T = "split_mnist/hypermask-t"
 F = "split_cifar100/hypermask-f"
-
-
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
-    return tmp_path
 
 
 def cells(choice: str) -> list[str]:

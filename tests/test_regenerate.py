@@ -26,12 +26,6 @@ def write_notebook(root: Path, stem: str, *sources: str, parameters: str = PARAM
     return path
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
-    return tmp_path
-
-
 def test_each_kind_of_failure_is_named_with_its_cell(root, capfd):
     write_notebook(root, "good", "print(profile)")
     write_notebook(root, "raises", "x = 1", "1 / 0")
@@ -95,6 +89,28 @@ def test_half_a_file_is_a_failure_like_others(tmp_path):
         "while it was written",
         "papermill ended with status -9 and left half a file",
     )
+
+
+def test_what_ends_papermill_outside_of_its_cells_is_named(tmp_path):
+    (tmp_path / "log").write_text("line\nNoSuchKernel: python9\n")
+    assert regenerate._fault(tmp_path / "none.ipynb", 1, tmp_path / "log") == (
+        "before the first cell",
+        "NoSuchKernel: python9",
+    )
+    written = write_notebook(tmp_path, "done", "print(1)")
+    notebook = nbformat.read(written, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.metadata["papermill"] = {"status": "completed"}
+    nbformat.write(notebook, written)
+    assert regenerate._fault(written, 0, tmp_path / "log") == ("", "")
+    assert regenerate._fault(written, 1, tmp_path / "log")[0] == "after its last completed cell"
+
+
+def test_parameters_that_are_no_python_are_one_sentence(root):
+    write_notebook(root, "n", "pass", parameters="profile: =")
+    with pytest.raises(HyperMaskError, match=r"^n.ipynb: the cell of parameters is no Python \(invalid syntax\); mend"):
+        regenerate.regenerate(["n"])
 
 
 class AtOnce:
@@ -211,8 +227,18 @@ def test_an_interrupt_leaves_no_kernel_and_no_half_written_file(root, request_to
     assert list((root / "build/notebooks/recorded").iterdir()) == []
 
 
-@pytest.mark.parametrize(("cores", "jobs", "threads"), [(8, 2, "4"), (2, 4, "1"), (8, 1, "7")])
-def test_notebooks_side_by_side_share_the_cores(cores, jobs, threads, monkeypatch):
-    monkeypatch.setattr(regenerate.os, "cpu_count", lambda: cores)
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+@pytest.mark.parametrize(
+    ("cores", "jobs", "given", "threads"),
+    [(8, 2, "7", "4"), (2, 4, "7", "1"), (8, 1, "7", "7"), (8, 2, "3", "3"), (8, 2, "", "4"), (8, 2, "0", "4")],
+)
+def test_notebooks_side_by_side_share_the_cores_that_they_may_use(cores, jobs, given, threads, monkeypatch):
+    # A job of a cluster may use some of the machine's cores alone.
+    monkeypatch.setattr(regenerate.os, "sched_getaffinity", lambda process: set(range(cores)), raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
     assert regenerate._environment(jobs)["OMP_NUM_THREADS"] == threads
+
+
+def test_lines_of_the_parameters_cell_that_set_something_else_are_no_parameters(root):
+    lines = 'profile: str = "recorded"\nimport os\nos.environ["X"] = "0"\na, b = 1, 2\nseeds = [1]'
+    source = write_notebook(root, "n", "pass", parameters=lines)
+    assert regenerate._parameters(source) == {"profile": "'recorded'", "seeds": "[1]"}

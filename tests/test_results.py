@@ -1,9 +1,9 @@
 import threading
 
 import pytest
-from payloads import write_record
+from payloads import payload, write_record
 
-from hypermask import experiments, items, results, training
+from hypermask import experiments, items, records, results, training
 from hypermask.errors import HyperMaskError
 from hypermask.files import locked
 from hypermask.results import gather, report, report_settings
@@ -29,7 +29,7 @@ def test_recorded_reads_the_committed_records_alone(root):
     assert (seeds(runs.records), seeds(runs.own), seeds(runs.unfinished)) == ([1], [], [2])
     assert runs.missing_seeds == (2, 3, 4, 5)
     # Seed 2 diverged, and would again.
-    assert runs.command == f"hypermask run {NAME} --seed 3 4 5"
+    assert runs.command == f"hypermask run {NAME} --infer ent fecam --seed 3 4 5"
 
 
 def test_own_runs_come_on_request_and_apart(root):
@@ -44,10 +44,10 @@ def test_report_names_what_is_there_left_out_and_missing(root):
         "  seed 2 is left out: diverged",
         "  your own runs: seeds 3",
         "  your own seed 4 is left out: diverged",
-        f"  missing; to make them: hypermask run {NAME} --seed 3 4 5",
+        f"  missing; to make them: hypermask run {NAME} --infer ent fecam --seed 3 4 5",
         "split_mnist/hnet: 0 of 5 needed runs (seeds there: none)",
         "  your own runs: none",
-        "  missing; to make them: hypermask run split_mnist/hnet --seed 1 2 3 4 5",
+        "  missing; to make them: hypermask run split_mnist/hnet --infer ent --seed 1 2 3 4 5",
     ]
 
 
@@ -249,6 +249,44 @@ def test_a_seed_that_is_given_twice_is_trained_once(root, monkeypatch):
     item = items.Item("fig10", "title", "claim", "notebook", (need,), None, "stem")
     results._train(item, need, need.configured, [7, 7], "cpu", root / "runs")
     assert trained == [7]
+
+
+def test_what_one_item_trains_has_what_the_others_need(root, monkeypatch):
+    asked = []
+
+    def run(experiment, seed, *, root, infer, **_):
+        asked.append((experiment.name, seed))
+        values = {"class_accuracy": [60.0] * 5, "task_accuracy": [61.0] * 5, "confusion": []}
+        inference = {name: {"released-code": values} for name in infer}
+        written = payload(experiment.name, seed, inference=inference, overrides=list(experiment.overrides))
+        records.write(written, None, root, overwrite=True)
+
+    monkeypatch.setattr(training, "run_experiment", run)
+    gather("fig10", "paper")
+    assert asked == [(NAME, 4), (NAME, 5)]
+    gather("table02", "paper")
+    # Seeds 1 and 3 were there before, without what table 2 reads.
+    assert [seed for name, seed in asked if name == NAME] == [4, 5, 1, 3]
+    asked.clear()
+    gather("fig06", "paper")
+    assert asked == []
+
+
+def test_figures_of_single_runs_refuse_seeds_that_they_do_not_show(root):
+    for item, seeds, shown in (("fig04", [1], "5"), ("fig11", [6], "1, 2, 3, 4, 5")):
+        with pytest.raises(HyperMaskError) as caught:
+            gather(item, "paper", seeds=seeds)
+        assert str(caught.value) == (
+            f"{item} shows single runs, of seed {shown}; others, as of seeds = {seeds}, have no place in it: leave "
+            "seeds empty or choose among those."
+        )
+    assert gather("fig11", own_runs=True, seeds=[2])["tiny_imagenet/hypermask-t"].records == ()
+
+
+@pytest.mark.parametrize("changes", ["target_hidden=1000", "trainable_target=false"])
+def test_changes_that_leave_no_distances_are_refused_before_the_training(root, changes):
+    with pytest.raises(HyperMaskError, match=rf"^changes = '{changes}' leave no distances to show: expected a train"):
+        gather("table06", "paper", changes=changes)
 
 
 def test_report_names_what_a_run_was_not_asked_to_infer(root):

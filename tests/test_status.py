@@ -340,3 +340,10 @@ def test_closing_table():
     assert "BWT, split_mnist/hypermask-t" in table04
     assert "-0.009 ± 0.04" in table04
     assert table05.split()[-5:] == ["695.00", "not", "run", "none", "yet"]
+    # What lies there is not what a call that wrote elsewhere has made.
+    own = paths.build() / "own"
+    (own / "figures").mkdir(parents=True)
+    (own / "figures" / f"{FIG10}.png").touch()
+    _, _, fig10, table04, *_ = status.closing_table(own).splitlines()
+    assert fig10.endswith(f" build/own/figures/{FIG10}.{{png}}")
+    assert table04.endswith("none yet")

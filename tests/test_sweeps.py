@@ -10,12 +10,6 @@ from hypermask.errors import HyperMaskError
 from hypermask.training import run_experiment
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
-    return tmp_path
-
-
 def test_figure_15_changes_one_value_at_a_time(root):
     jobs = sweeps.jobs(["fig15"])
     base = experiments.get("split_mnist/hypermask-t").config

@@ -11,12 +11,6 @@ NAME = "split_mnist/hypermask-t"
 GPU = payload()["environment"] | {"device": "cuda", "device_name": "Test GPU"}
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
-    return tmp_path
-
-
 def made_up_bench(benchmark="permuted_mnist", device="cuda", **changes):
     """A bench with made-up numbers, written below temporary roots only."""
     memory = (lambda mb: mb) if device == "cuda" else (lambda mb: None)

@@ -1,10 +1,12 @@
 import copy
+import hashlib
 import json
 import linecache
 import math
 import re
 import warnings
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -379,6 +381,14 @@ def test_a_record_names_the_code_that_was_there_when_the_run_began(monkeypatch):
     record = train(hypermask_on_digits(), split_digits(tasks=2), TINY, after_task=lambda task: None)
     assert record.environment["revision"] == "first"
     assert record.payload["method_digest"] == "a" * 64
+
+
+def test_the_digest_of_a_method_is_over_the_files_that_define_it():
+    method = hypermask_on_digits()
+    sources = [(Path(hypermask.__file__).parent / name).read_bytes() for name in method.sources]
+    assert len(sources) > 1
+    assert identity.method_digest(method) == hashlib.sha256(b"".join(sources)).hexdigest()
+    assert identity.method_digest(method) != identity.method_digest(Counter(1))
 
 
 def test_a_method_without_an_unmasked_network_is_recorded_too(tmp_path):
@@ -1074,4 +1084,6 @@ def test_of_more_than_nine_states_the_latest_is_the_one_with_the_highest_number(
             layers = [{"hidden": torch.tensor([float(task)])} for task in range(finished)]
             saved.save(checkpoints.State(finished, {"weight": torch.zeros(1)}, {}, layers))
         assert saved.latest().finished == 11
+        # The one before stays in case the last is damaged.
+        assert {path.name for path in tmp_path.rglob("state*")} == {"state10.safetensors", "state11.safetensors"}
         saved.remove()

@@ -26,12 +26,6 @@ def write(root, seed: int = 1, overwrite: bool = False, **changes) -> records.Re
     return records.read(records.write(payload(NAME, seed, **changes), logits(seed), root, overwrite))
 
 
-@pytest.fixture
-def root(tmp_path, monkeypatch):
-    monkeypatch.setenv("HYPERMASK_ROOT", str(tmp_path))
-    return tmp_path
-
-
 def test_purity_by_hand():
     points = np.array([[0.0], [1.0], [2.5], [10.0], [11.5]])
     groups = np.array([0, 0, 1, 1, 1])
@@ -164,7 +158,9 @@ def test_the_first_needed_seed_is_shown_and_the_readers_own_run_apart(root):
 
 def test_every_committed_embedding_is_of_its_record_and_keeps_its_neighbourhoods(project_root, monkeypatch):
     monkeypatch.setenv("HYPERMASK_ROOT", str(project_root))
-    for path in sorted(paths.records().glob("tsne/*/*/*/seed*.npz")):
+    found = sorted(paths.records().glob("tsne/*/*/*/seed*.npz"))
+    assert found
+    for path in found:
         record = records.read(paths.records() / path.relative_to(paths.records() / "tsne").with_suffix(".json"))
         points = tsne.sample(record, Settings().points)
         recorded = tsne._recorded(record, Settings())

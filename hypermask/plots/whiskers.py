@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hypermask.errors import HyperMaskError
+from hypermask.paper import QUOTED
 from hypermask.plots.styling import BLACK, BLUE, GREY, ORANGE, PAGE, grid, hollow, new_figure, style
 from hypermask.results import counted
 
@@ -24,7 +25,8 @@ def methods(frame: pd.DataFrame, title: str) -> Figure:
     are any.
 
     frame: the table's numbers. Whiskers: 95 % t intervals, cut at the panel's edge, which those of two runs may
-    leave; a method of one run has none. Ours are full dots, yours hollow squares, the paper's value a bar.
+    leave; a method of one run has none. Ours are full dots, yours hollow squares, the paper's value a bar, a grey one
+    if it quotes it.
     """
     shown = frame[frame["runs"] > 0].reset_index(drop=True)
     if shown.empty:
@@ -44,8 +46,10 @@ def methods(frame: pd.DataFrame, title: str) -> Figure:
             _whiskers(ax, shown, quantity, shown[count] > 2, besides)
             ax.set_xlabel(label)
             grid(ax)
-        if len(printed):
-            axes[0].plot(printed, printed.index, "|", color=BLACK, markersize=9, label="paper")
+        quoted = shown.loc[printed.index, "paper_source"] == QUOTED
+        for label, color, values in (("paper", BLACK, printed[~quoted]), ("quoted", GREY, printed[quoted])):
+            if len(values):
+                axes[0].plot(values, values.index, "|", color=color, markersize=9, label=label)
         for ax in axes[1:]:
             ax.axvline(0, color=GREY, linewidth=0.6)
         axes[0].set_yticks(range(len(shown)), names)

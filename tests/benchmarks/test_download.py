@@ -212,6 +212,14 @@ def test_side_by_side_it_is_fetched_once(server, tmp_path):
     assert server.requests == [("/good", None)]
 
 
+def test_a_whole_part_that_was_never_moved_is_fetched_anew(server, tmp_path):
+    """It would ask for a range beyond the end, which a mirror refuses."""
+    (tmp_path / ".set.tar.gz.part").write_bytes(b"x" * len(TAR))
+    fetch(archive_at(server.url("good")), tmp_path)
+    assert server.requests == [("/good", None)]
+    assert (tmp_path / "set.tar.gz").read_bytes() == TAR
+
+
 def test_a_root_that_cannot_be_made(tmp_path):
     (tmp_path / "file").touch()
     text = refusal(archive_at("http://127.0.0.1:9/"), tmp_path / "file" / "root")
@@ -224,8 +232,3 @@ def test_the_published_archives():
     for archive in (CIFAR100, TINY_IMAGENET):
         assert len(archive.urls) == 2
         assert all(f"/{archive.name}" in url for url in archive.urls)
-
-
-def test_importing_needs_neither_pooch_nor_requests():
-    assert "pooch" not in vars(download)
-    assert "requests" not in vars(download)

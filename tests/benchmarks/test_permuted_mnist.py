@@ -8,7 +8,7 @@ from hypermask.benchmarks.permuted_mnist import draw_permutation
 from hypermask.errors import HyperMaskError
 from hypermask.seeds import generator
 
-DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def test_tasks():

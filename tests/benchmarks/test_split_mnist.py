@@ -9,7 +9,7 @@ from hypermask.benchmarks import split_mnist
 from hypermask.benchmarks.data import load_mnist
 from hypermask.errors import HyperMaskError
 
-DEVICES = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def test_tasks():

@@ -39,7 +39,9 @@ def decoded_files(root):
     return sorted(path for path in root.glob("*-decoded-*") if path.is_file())
 
 
-def test_images_class_by_class_in_the_order_of_their_numbers(folder):
+@pytest.mark.parametrize("portion", [5, 36, 1000])
+def test_images_class_by_class_in_the_order_of_their_numbers(folder, monkeypatch, portion):
+    monkeypatch.setattr(tiny_imagenet_files, "PORTION", portion)
     found = read(folder)
     assert (found.train.images.shape, found.train.images.dtype) == ((24, 3, 64, 64), np.uint8)
     assert found.test.images.shape == (12, 3, 64, 64)

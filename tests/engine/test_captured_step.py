@@ -8,6 +8,7 @@ from torch._subclasses.fake_tensor import FakeCopyMode, FakeTensorMode
 
 from hypermask import benchmarks, experiments, mask, methods
 from hypermask.engine import fused, optimizers, output_layer_cuda
+from hypermask.engine.errors import UnavailableError
 
 
 class NoKernel:
@@ -65,3 +66,26 @@ def test_it_asks_the_host_for_no_value(name, task):
             loss = step(inputs, labels, torch.empty(1, dtype=torch.int64))
     assert loss.shape == ()
     assert fused._capturable(method)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "words"),
+    [
+        (RuntimeError("there is no gcc.\nmore"), UnavailableError, "Triton does not start here (there is no gcc)"),
+        (RuntimeError(), UnavailableError, "Triton does not start here (RuntimeError)"),
+        (torch.OutOfMemoryError("full"), torch.OutOfMemoryError, "full"),
+    ],
+)
+def test_a_kernel_that_does_not_start_is_told_before_the_training(monkeypatch, error, expected, words):
+    class Broken:
+        def __getitem__(self, grid):
+            def launch(*arguments, **constants):
+                raise error
+
+            return launch
+
+    monkeypatch.setattr(output_layer_cuda, "_update", Broken())
+    weight, bias = torch.nn.Parameter(torch.zeros(4, 3)), torch.nn.Parameter(torch.zeros(4))
+    with pytest.raises(expected) as caught:
+        output_layer_cuda.OutputLayer(weight, bias, torch.empty(0, 3), learning_rate=1e-3)
+    assert str(caught.value) == words

@@ -127,6 +127,15 @@ def test_nothing_is_collected_while_a_step_is_captured(cuda):
     assert gc.isenabled()
 
 
+def test_one_thread_captures_at_a_time(cuda):
+    held = []
+    captured = CapturedStep(lambda _: held.append(graph.ONE_AT_A_TIME.locked()) or torch.zeros(()), CPU, [])
+    for _ in range(WARM_UP + 1):
+        captured()
+    assert held == [False] * WARM_UP + [True]
+    assert not graph.ONE_AT_A_TIME.locked()
+
+
 def test_all_tasks_are_captured_on_one_stream(cuda):
     for _ in range(3):
         captured = CapturedStep(lambda iteration: torch.zeros(()), CPU, [])

@@ -98,3 +98,9 @@ def test_a_compiler_that_fails_is_not_started_again(cache, compiler):
         assert str(error.value) == f"'{program}' could not compile its kernel (no such flag)"
     assert len(notes.read_text().splitlines()) == 2
     assert not cache.exists()
+
+
+def test_a_damaged_kernel_is_a_reason_and_no_crash(tmp_path):
+    (tmp_path / "kernel.so").write_bytes(b"junk")
+    with pytest.raises(UnavailableError, match=r"^its compiled kernel does not load "):
+        output_layer_cpu._open(tmp_path / "kernel.so", torch.float32)
