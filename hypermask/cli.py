@@ -380,8 +380,8 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         const="-",
         metavar="FILE",
-        help="the results page; with FILE, write it between its lines <!-- results --> and <!-- /results -->, and the "
-        "open questions between <!-- questions --> and <!-- /questions -->",
+        help="the results page; with FILE, write each of the sections it has - results, questions, differences, "
+        "settings - anew between its lines <!-- NAME --> and <!-- /NAME -->",
     )
 
     command = _command(commands, "sweep", sweep)

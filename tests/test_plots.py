@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from payloads import accuracy_matrix
 
-from hypermask import plots
+from hypermask import paper, plots
 from hypermask.errors import HyperMaskError
 from hypermask.plots import Panel, curves, styling
 from hypermask.results import gather
@@ -46,6 +46,7 @@ def test_a_panel_without_runs_says_so_and_shows_what_is_printed(panels):
 def numbers(*rows: tuple) -> pd.DataFrame:
     columns = ("method", "setting", "whose", "runs", "paper_mean", "accuracy_mean", "accuracy_t95")
     frame = pd.DataFrame([row[:7] for row in rows], columns=columns)
+    frame["paper_source"] = paper.RUN_BY_AUTHORS
     return frame.assign(difference_mean=[row[7] for row in rows], difference_t95=[row[8] for row in rows], pairs=0)
 
 
@@ -62,6 +63,15 @@ def test_methods_have_a_row_each_and_a_panel_holds_means_the_papers_and_narrow_i
     assert difference.get_xlim() == pytest.approx((-10.6, 0.6))
     top, bottom = (accuracy.transData.transform((90, row))[1] for row in (0, 1))
     assert top > bottom
+
+
+def test_what_the_paper_quotes_has_a_mark_of_its_own():
+    rows = [(name, "", "ours", 5, 99.0, 90.0, 1.0, np.nan, np.nan) for name in ("one", "two")]
+    frame = numbers(*rows)
+    frame.loc[1, "paper_source"] = paper.QUOTED
+    bars = {line.get_label(): line for line in plots.methods(frame, "title").axes[0].lines}
+    assert [list(bars[name].get_ydata()) for name in ("paper", "quoted")] == [[0], [1]]
+    assert bars["paper"].get_color() != bars["quoted"].get_color()
 
 
 def test_methods_without_differences_have_one_panel_and_one_kind_of_run_one_entry():

@@ -106,7 +106,7 @@ def test_ones_own_runs_with_changed_values_are_shown_beside_ours(root):
 def test_changed_runs_that_are_not_there_have_their_command(root):
     missing = report([gather("fig06", changes="p=70 beta=0.01", seeds=[1])[NAME]]).splitlines()
     assert (
-        f"  your own runs [p=70 beta=0.01]: none; to make them: hypermask run {NAME} --set p=70 beta=0.01 --seed 1"
+        f"  your own runs [p=70 beta=0.01]: none; to make them: hypermask run {NAME} --set beta=0.01 p=70 --seed 1"
         in (missing)
     )
 

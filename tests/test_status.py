@@ -50,7 +50,7 @@ def test_the_command_for_what_is_missing():
     assert of("fig10")["missing"][1] == {
         "experiment": "split_mnist/hypermask-t",
         "seed": 2,
-        "command": "hypermask run split_mnist/hypermask-t --seed 2",
+        "command": "hypermask run split_mnist/hypermask-t --infer ent fecam --seed 2",
     }
     commands = [run["command"] for run in of("table08")["missing"]]
     assert commands[0] == "hypermask run permuted_mnist_10/hypermask-t --set beta=0.01 lam=0 --seed 1"

@@ -159,6 +159,37 @@ def test_own_runs_stay_in_a_column_of_their_own(root):
     assert "yours_mean" not in tables.comparisons([shipped], "title").frame
 
 
+def test_own_runs_are_in_no_other_mean_of_a_whole_table(root):
+    write_record(root / "runs", "split_mnist/hypermask-t", 5, 90.0)
+    for make, item in (
+        (lambda runs: tables.known_task_identity(runs, 1), "table01"),
+        (tables.backward_transfer, "table04"),
+    ):
+        shipped, beside = make(gather(item)), make(gather(item, own_runs=True))
+        wanted = {"method": "HyperMask-T", "benchmark": "split_mnist"}
+        found = row(beside, **wanted)
+        assert found.ours_mean == row(shipped, **wanted).ours_mean != found.yours_mean
+        assert (found.runs, found.yours_runs) == (3, 1)
+        assert "yours_mean" not in shipped.frame
+    text = tables.per_run(gather("fig10", own_runs=True)).splitlines()
+    assert [line.split()[:3] for line in text[3:]] == [
+        ["split_mnist/hypermask-t", "3", "99.570"],
+        ["split_mnist/hypermask-t", "(yours)", "5"],
+    ]
+
+
+def test_own_runs_stay_apart_among_the_distances(root):
+    twice = {f"layer{layer}": [[200.0 * abs(i - j) for j in range(10)] for i in range(10)] for layer in (1, 2, 3)}
+    write_record(root / "runs", "permuted_mnist_10/hypermask-t", 9, target_distance=twice)
+    runs = gather("table05", own_runs=True)["permuted_mnist_10/hypermask-t"]
+    table = tables.weight_distance(runs, 1)
+    pair = row(table, after_task_i=1, after_task_j=10)
+    assert (pair.ours_mean, pair.yours_mean, pair.runs, pair.yours_runs) == (900.0, 1800.0, 2, 1)
+    assert table.body[2][:3] == ("1", "yours", "200.00")
+    growth = tables.weight_distance_growth(runs).frame
+    assert (growth.ours_mean.tolist(), growth.yours_mean.tolist()) == ([800.0] * 3, [1600.0] * 3)
+
+
 def test_the_three_forms(root):
     table = tables.backward_transfer(gather("table04"))
     markdown, latex, text = table.markdown(), table.latex(), table.text()

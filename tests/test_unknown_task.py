@@ -154,3 +154,16 @@ def test_the_three_forms(runs):
     )
     assert r"\toprule" in table.latex()
     assert table.text().splitlines()[0] == "Table 2. Accuracy with unknown task identity, percent"
+
+
+def test_own_runs_stay_apart(runs, tmp_path):
+    write_record(tmp_path / "runs", CIFAR, 5, 65, inference=inferred(30.0, 20.0))
+    beside = gather("table02", own_runs=True)
+    wanted = {"method": "HyperMask+FeCAM", "target": "fixed", "aggregate": "5 runs", "metric": "last task accuracy"}
+    found = row(unknown_task.table(beside), **wanted)
+    assert (found.released_code_mean, found.runs) == (55.5, 2)
+    assert (found.yours_mean, found.yours_runs) == (30.0, 1)
+    assert "yours_mean" not in unknown_task.table(runs).frame
+    lines = unknown_task.per_run(beside).splitlines()
+    own = [line.split()[:4] for line in lines if "(yours)" in line]
+    assert own == [[CIFAR, "(yours)", "5", "ent"], [CIFAR, "(yours)", "5", "fecam"]]
