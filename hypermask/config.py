@@ -26,6 +26,7 @@ from hypermask.errors import HyperMaskError
 
 STEMS = ("conv3", "conv3-pool", "conv7-pool")
 STATISTICS = ("default", "imagenet", "cifar100")
+PIXELS = ("padded", "standardised")
 CLASSIFIERS = ("ncm", "fetril", "fecam")
 
 
@@ -39,7 +40,8 @@ class BenchmarkConfig:
     where the benchmark leaves the choice.  first_task_permuted: False leaves the first task of permuted MNIST as it is.
     statistics: whose means and deviations of the colour channels normalise images, `imagenet` or `cifar100`; `default`,
     the benchmark's own.  stratified: False sets aside a task's first images whatever their classes, where the benchmark
-    leaves the choice.
+    leaves the choice.  pixels: of permuted MNIST, `padded` to 32x32 in [0, 1], or `standardised`, 28x28 with mean 0 and
+    deviation 1.
     """
 
     name: str
@@ -50,9 +52,11 @@ class BenchmarkConfig:
     first_task_permuted: bool = field(default=True, metadata={"before": True})
     statistics: str = field(default="default", metadata={"before": "default"})
     stratified: bool = field(default=True, metadata={"before": True})
+    pixels: str = field(default="padded", metadata={"before": "padded"})
 
     def __post_init__(self) -> None:
         _check(self, "statistics", self.statistics in STATISTICS, "default, imagenet or cifar100")
+        _check(self, "pixels", self.pixels in PIXELS, "padded or standardised")
         _check(self, "tasks", self.tasks >= 1, "at least 1")
         _check(self, "validation", self.validation >= 1, "at least 1 image")
 

@@ -224,6 +224,7 @@ _WSN_MLP_PLACES = {
     "tasks": "sec. 4",
     "validation": f"10 % of the training images, {_WSN}",
     "augment": f"{APPENDIX}, Permuted MNIST",
+    "pixels": "as for HyperMask; WSN's own are others, see the open questions",
     "target": _WSN,
     "target_hidden": f"100, 100 without biases, {_WSN}",
     "target_activation": _WSN,

@@ -100,7 +100,9 @@ def target_parameters(config: Config) -> int | None:
     if shape is None or not isinstance(method, HyperMaskConfig):
         return None
     if method.target == "mlp":
-        return _dense(shape.pixels, *method.target_hidden, shape.classes)
+        # Of permuted MNIST, the one benchmark with a choice.
+        pixels = shape.stored if config.benchmark.pixels == "standardised" else shape.pixels
+        return _dense(pixels, *method.target_hidden, shape.classes)
     if method.target == "resnet18":
         convolutions = _convolutions(shape.channels, method.target_hidden, method.target_stem)
         return sum(before * maps * size**2 for before, maps, size in convolutions) + _dense(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypermask import metrics, paths, records
-from hypermask.items import ONE, THREE, Need
+from hypermask.items import ONE, THREE, TWO, Need
 from hypermask.typesetting import BLANK, fixed
 
 # How ENT is read here: on the networks of Split MNIST all readings agree.
@@ -61,6 +61,13 @@ QUESTIONS = (
         "split_mnist/hnet",
         ONE,
         {"as HNET's authors (Xavier)": "", "hypnettorch's default": "initialisation=hypnettorch"},
+    ),
+    _question(
+        "Images of WSN, which keeps 3 % of the weights",
+        "permuted_mnist_10/wsn",
+        TWO,
+        {"HyperMask's: padded, 0 to 1": "", "WSN's own: 28x28, standardised": "pixels=standardised"},
+        common="c=3",
     ),
     # Those on images, of the first task alone: figure 3's caption prints 81.0 % of HyperMask-T just after it.
     _question(

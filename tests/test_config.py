@@ -200,6 +200,7 @@ def test_one_and_one_point_zero_are_one_configuration(config):
         (["optimizer=sgd", "momentum=1"], "momentum is 1.0; expected 0, or with sgd below 1."),
         (["weight_decay=0.1"], "weight_decay is 0.1; expected 0, or more with sgd."),
         (["statistics=mnist"], "statistics is 'mnist'; expected default, imagenet or cifar100."),
+        (["pixels=raw"], "pixels is 'raw'; expected padded or standardised."),
         (["norm_parameters=never"], "norm_parameters is 'never'; expected with-target or always."),
         (["lr_factor=1"], "lr_factor is 1.0; expected between 0 and 1."),
         (["lr_patience=-1"], "lr_patience is -1; expected at least 0 epochs."),

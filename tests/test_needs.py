@@ -64,6 +64,12 @@ def test_a_resnet_has_as_many_parameters_as_counted(stem, widths):
     assert model.masked[-1].stop == needs.target_parameters(config)
 
 
+def test_images_that_are_not_padded_make_a_smaller_network():
+    padded = experiments.get("permuted_mnist_10/hypermask-t").config
+    standardised = padded.override(["pixels=standardised"])
+    assert needs.target_parameters(padded) - needs.target_parameters(standardised) == (1024 - 784) * 1000
+
+
 def test_a_length_in_epochs_counts_the_iterations():
     found = needs.needs(experiments.get("split_cifar100/hypermask-f"))
     assert found.minutes == pytest.approx(142_000 * 10 * 70_620_666 * 4 / 3e12 / 60)

@@ -71,6 +71,10 @@ def build(config: BenchmarkConfig, seed: int, device: torch.device | str) -> Ben
             settings[choice] = getattr(config, choice)
         elif not getattr(config, choice):
             raise HyperMaskError(f"{config.name} leaves no choice of {choice}, yet it is false; set {choice}=true.")
+    if config.name == "permuted_mnist":
+        settings["pixels"] = config.pixels
+    elif config.pixels != "padded":
+        raise HyperMaskError(f"{config.name} has no choice of pixels, yet they are {config.pixels}; set pixels=padded.")
     if config.statistics != "default":
         if config.name not in NORMALISED_BY_CHANNEL:
             raise HyperMaskError(

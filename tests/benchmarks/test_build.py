@@ -42,6 +42,8 @@ def test_build_hands_on_the_baselines_choices():
     assert torch.equal(plain.permutations[1:], permuted.permutations[1:])
     assert plain.checksums["permutations"][0] != permuted.checksums["permutations"][0]
     assert not build(dataclasses.replace(CONFIGS[1], normalise=False), seed=1, device="cpu").normalise
+    standardised = build(dataclasses.replace(CONFIGS[0], pixels="standardised"), seed=4, device="cpu")
+    assert standardised.permutations.shape == (3, 784)
 
 
 def test_build_hands_on_seed_and_augmentation():
@@ -92,6 +94,10 @@ def test_prepare_asks_the_device_for_no_value(config):
         (
             BenchmarkConfig("split_mnist", 5, 40, statistics="cifar100"),
             "split_mnist has no choice of channel statistics, yet they are cifar100; set statistics=default.",
+        ),
+        (
+            BenchmarkConfig("split_mnist", 5, 40, pixels="standardised"),
+            "split_mnist has no choice of pixels, yet they are standardised; set pixels=padded.",
         ),
     ],
 )

@@ -56,6 +56,22 @@ def test_prepare_pads_to_32_by_32_then_permutes_the_first_task_too(device):
     assert not np.array_equal(benchmark.prepare(images, 0).cpu().numpy(), padded / np.float32(255))
 
 
+def test_standardised_pixels_are_those_of_the_files_permuted():
+    benchmark = permuted_mnist(tasks=2, seed=5, pixels="standardised")
+    images = benchmark.task(1).train.images
+    found = benchmark.prepare(images, 1)
+    assert (benchmark.input_shape, found.shape) == ((784,), (len(images), 784))
+    assert found.mean().item() == pytest.approx(0.0, abs=0.01)
+    assert found.std().item() == pytest.approx(1.0, abs=0.01)
+    values = (images[:7].flatten(1).numpy() / 255 - 0.1307) / 0.3081
+    assert np.allclose(found[:7].numpy(), values[:, draw_permutation(5, 1, 784).numpy()], atol=1e-6)
+    in_order = permuted_mnist(tasks=2, seed=5, pixels="standardised", first_task_permuted=False)
+    assert torch.equal(in_order.permutations, torch.stack([torch.arange(784), benchmark.permutations[1]]))
+    assert benchmark.describe() == {"validation": 5000, "pixels": "standardised"}
+    # The name of what there was before there was a choice stays out of the configurations of one's own records.
+    assert permuted_mnist(tasks=2).describe() == {"validation": 5000}
+
+
 def test_prepare_never_augments():
     benchmark = permuted_mnist(tasks=1)
     images = benchmark.task(0).train.images[:9]
