@@ -24,8 +24,6 @@ from hypermask.benchmarks.download import CIFAR100, TINY_IMAGENET, Archive
 from hypermask.errors import HyperMaskError
 
 BUNDLED_MNIST = Path(__file__).parent / "mnist"
-# Of the pixels of MNIST's training images, from 0 to 1.
-MNIST_MEAN, MNIST_STD = 0.1307, 0.3081
 REINSTALL = "restore it from the repository or install hypermask again"
 
 # SHA-256 of what is inside the .gz: the published IDX files, however they are compressed.
