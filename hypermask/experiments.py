@@ -224,7 +224,7 @@ _WSN_MLP_PLACES = {
     "tasks": "sec. 4",
     "validation": f"10 % of the training images, {_WSN}",
     "augment": f"{APPENDIX}, Permuted MNIST",
-    "pixels": "as for HyperMask; WSN's own are others, see the open questions",
+    "pixels": f"28x28 and standardised, as in WSN's public code; {_WSN}",
     "target": _WSN,
     "target_hidden": f"100, 100 without biases, {_WSN}",
     "target_activation": _WSN,
@@ -388,7 +388,7 @@ _ALL = (
     Experiment(
         name="permuted_mnist_10/wsn",
         title="WSN on Permuted MNIST, 10 tasks",
-        config=Config(replace(_permuted(10), validation=6000), _WSN_MLP, _WSN_MLP_TRAINING),
+        config=Config(replace(_permuted(10), validation=6000, pixels="standardised"), _WSN_MLP, _WSN_MLP_TRAINING),
         seeds=(1, 2, 3, 4, 5),
         places=_WSN_MLP_PLACES,
     ),
