@@ -20,7 +20,8 @@ from torch.func import functional_call
 
 from hypermask.benchmarks.augment import normalise
 from hypermask.benchmarks.base import Benchmark
-from hypermask.benchmarks.split_mnist import CROP_PADDING, MEAN, STD
+from hypermask.benchmarks.data import MNIST_MEAN, MNIST_STD
+from hypermask.benchmarks.split_mnist import CROP_PADDING
 from hypermask.config import TrainingConfig
 from hypermask.mask import scheduled_sparsity
 from hypermask.model import HyperMask
@@ -75,7 +76,7 @@ class ReferenceLoop:
         if self._augment:
             images = torch.stack([self._augment(image) for image in images]).flatten(1)
             if self._normalise:
-                images = normalise(images, MEAN, STD)
+                images = normalise(images, MNIST_MEAN, MNIST_STD)
         return images.to(self._device), torch.from_numpy(self._labels[chosen]).to(self._device)
 
     def loss(self, inputs: torch.Tensor, labels: torch.Tensor, iteration: int) -> tuple[torch.Tensor, torch.Tensor]:

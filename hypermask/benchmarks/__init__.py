@@ -43,13 +43,15 @@ FACTORIES = {
     "tiny_imagenet": tiny_imagenet,
 }
 AUGMENTED = ("made_shapes", "split_cifar100", "split_cifar100_5x20", "split_mnist", "tiny_imagenet")
+_OF_CIFAR100 = ("split_cifar100", "split_cifar100_5x20")
 CHOICES = {
     "normalise": ("split_mnist",),
     "first_task_permuted": ("permuted_mnist",),
-    "stratified": ("split_cifar100", "split_cifar100_5x20"),
+    "pixels": ("permuted_mnist",),
+    "stratified": _OF_CIFAR100,
+    "statistics": (*_OF_CIFAR100, "tiny_imagenet"),
 }
-"""Which benchmarks leave which choice to the configuration; the others know it as true."""
-NORMALISED_BY_CHANNEL = ("split_cifar100", "split_cifar100_5x20", "tiny_imagenet")
+"""Which benchmarks leave which choice to the configuration; all others have its default."""
 
 
 def build(config: BenchmarkConfig, seed: int, device: torch.device | str) -> Benchmark:
@@ -67,19 +69,13 @@ def build(config: BenchmarkConfig, seed: int, device: torch.device | str) -> Ben
     elif config.augment:
         raise HyperMaskError(f"{config.name} has no augmentation, yet augment is true; set augment=false.")
     for choice, benchmarks in CHOICES.items():
-        if config.name in benchmarks:
-            settings[choice] = getattr(config, choice)
-        elif not getattr(config, choice):
-            raise HyperMaskError(f"{config.name} leaves no choice of {choice}, yet it is false; set {choice}=true.")
-    if config.name == "permuted_mnist":
-        settings["pixels"] = config.pixels
-    elif config.pixels != "padded":
-        raise HyperMaskError(f"{config.name} has no choice of pixels, yet they are {config.pixels}; set pixels=padded.")
-    if config.statistics != "default":
-        if config.name not in NORMALISED_BY_CHANNEL:
+        value, default = getattr(config, choice), getattr(BenchmarkConfig, choice)
+        if value == default:
+            continue
+        if config.name not in benchmarks:
+            given, needed = str(value).lower(), str(default).lower()
             raise HyperMaskError(
-                f"{config.name} has no choice of channel statistics, yet they are {config.statistics}; set "
-                "statistics=default."
+                f"{config.name} leaves no choice of {choice}, yet it is {given}; set {choice}={needed}."
             )
-        settings["statistics"] = config.statistics
+        settings[choice] = value
     return FACTORIES[config.name](**settings)

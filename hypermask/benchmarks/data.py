@@ -23,6 +23,8 @@ from hypermask.benchmarks.arrays import Arrays
 from hypermask.benchmarks.download import CIFAR100, TINY_IMAGENET, Archive
 from hypermask.errors import HyperMaskError
 
+# Mean and standard deviation of MNIST's training pixels in [0, 1].
+MNIST_MEAN, MNIST_STD = 0.1307, 0.3081
 BUNDLED_MNIST = Path(__file__).parent / "mnist"
 REINSTALL = "restore it from the repository or install hypermask again"
 

@@ -17,14 +17,13 @@ from torch import Tensor
 
 from hypermask.benchmarks.augment import normalise, scale
 from hypermask.benchmarks.base import Benchmark, Task, check_tasks, check_validation, to_device
-from hypermask.benchmarks.data import load_mnist
+from hypermask.benchmarks.data import MNIST_MEAN, MNIST_STD, load_mnist
 from hypermask.config import PIXELS
 from hypermask.errors import HyperMaskError
 from hypermask.seeds import generator
 
 PADDING = 2
 SIDE = 28
-MEAN, STD = 0.1307, 0.3081
 
 
 class PermutedMNIST(Benchmark):
@@ -79,7 +78,7 @@ class PermutedMNIST(Benchmark):
         if self._padded:
             images = F.pad(images, (PADDING,) * 4)
         pixels = scale(images.flatten(1).index_select(1, self.permutations[task]))
-        return pixels if self._padded else normalise(pixels, MEAN, STD)
+        return pixels if self._padded else normalise(pixels, MNIST_MEAN, MNIST_STD)
 
 
 def permuted_mnist(

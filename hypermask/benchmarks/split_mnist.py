@@ -13,11 +13,10 @@ from torch import Tensor
 
 from hypermask.benchmarks.augment import normalise, random_crop, scale
 from hypermask.benchmarks.base import Benchmark, Task, check_tasks, check_validation, select
-from hypermask.benchmarks.data import load_mnist
+from hypermask.benchmarks.data import MNIST_MEAN, MNIST_STD, load_mnist
 
 TASKS = 5
 CROP_PADDING = 4
-MEAN, STD = 0.1307, 0.3081
 
 
 class SplitMNIST(Benchmark):
@@ -63,7 +62,7 @@ class SplitMNIST(Benchmark):
         if self.augment and augmentation is not None:
             images = random_crop(images, CROP_PADDING, augmentation)
         pixels = scale(images.flatten(1))
-        return normalise(pixels, MEAN, STD) if self.normalise else pixels
+        return normalise(pixels, MNIST_MEAN, MNIST_STD) if self.normalise else pixels
 
 
 def split_mnist(

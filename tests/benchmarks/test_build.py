@@ -1,11 +1,12 @@
 import dataclasses
+import inspect
 import json
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from hypermask.benchmarks import build, permuted_mnist, split_digits, split_mnist
+from hypermask.benchmarks import CHOICES, FACTORIES, build, permuted_mnist, split_digits, split_mnist
 from hypermask.config import BenchmarkConfig
 from hypermask.errors import HyperMaskError
 
@@ -93,11 +94,11 @@ def test_prepare_asks_the_device_for_no_value(config):
         ),
         (
             BenchmarkConfig("split_mnist", 5, 40, statistics="cifar100"),
-            "split_mnist has no choice of channel statistics, yet they are cifar100; set statistics=default.",
+            "split_mnist leaves no choice of statistics, yet it is cifar100; set statistics=default.",
         ),
         (
             BenchmarkConfig("split_mnist", 5, 40, pixels="standardised"),
-            "split_mnist has no choice of pixels, yet they are standardised; set pixels=padded.",
+            "split_mnist leaves no choice of pixels, yet it is standardised; set pixels=padded.",
         ),
     ],
 )
@@ -105,6 +106,16 @@ def test_refusals(config, message):
     with pytest.raises(HyperMaskError) as error:
         build(config, seed=1, device="cpu")
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_choice_left_at_its_default_is_the_default_of_the_benchmarks_that_have_it(choice):
+    default = getattr(BenchmarkConfig, choice)
+    for name, factory in FACTORIES.items():
+        offered = inspect.signature(factory).parameters.get(choice)
+        assert (offered is not None) == (name in CHOICES[choice]), name
+        # Whose channel statistics are usual depends on the benchmark.
+        assert offered is None or default in (offered.default, "default"), name
 
 
 def test_the_package_exports_factories_not_modules():
