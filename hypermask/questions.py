@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hypermask import metrics, paths, records
-from hypermask.items import FIVE, ONE, THREE, Need
+from hypermask.items import FIVE, ONE, PERMUTED_WSN, THREE, Need
 from hypermask.typesetting import BLANK, fixed
 
 # How ENT is read here: on the networks of Split MNIST all readings agree.
@@ -62,12 +62,15 @@ QUESTIONS = (
         ONE,
         {"as HNET's authors (Xavier)": "", "hypnettorch's default": "initialisation=hypnettorch"},
     ),
-    _question(
-        "Images of WSN, which keeps 3 % of the weights",
-        "permuted_mnist_10/wsn",
-        FIVE,
-        {"WSN's own: 28x28, standardised": "", "HyperMask's: padded, 0 to 1": "pixels=padded"},
-        common="c=3",
+    *(
+        _question(
+            f"Images of WSN, which keeps {share} % of the weights",
+            PERMUTED_WSN,
+            FIVE,
+            {"WSN's own: 28x28, standardised": "", "HyperMask's: padded, 0 to 1": "pixels=padded"},
+            common=f"c={share}",
+        )
+        for share in (3, 30)
     ),
     # Those on images, of the first task alone: figure 3's caption prints 81.0 % of HyperMask-T just after it.
     _question(

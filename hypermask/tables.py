@@ -244,10 +244,14 @@ def weight_distance(runs: Runs, layer: int) -> Table:
         for name, values in series
     ]
     rules = tuple(range(len(series), len(body), len(series)))
-    notes = (
+    notes = [
         "D(i, j): sum over the layer's weights and biases of their absolute change between the ends of tasks i and j.",
         f"Paper: one exemplary model. Ours: {_mean_over(len(runs.records))}.",
-    )
+    ]
+    if len(runs.records) > 1:
+        differ = [f"D({i + 1},{j + 1})" for (i, j), row in zip(pairs, rows, strict=True) if row.status == paper.DIFFERS]
+        named = f": {', '.join(differ)}" if differ else ""
+        notes.append(f"By the spread over our runs {len(differ)} of the {len(pairs)} distances differ{named}.")
     names = {1: "first hidden layer", 2: "second hidden layer", 3: "output layer"}
     return Table(
         title=f"Table {layer + 4}. L1 distance of the target's weights, {names[layer]}, Permuted MNIST",
@@ -256,7 +260,7 @@ def weight_distance(runs: Runs, layer: int) -> Table:
         head=("after task i", "", *(f"j = {j + 1}" for j in range(1, len(printed)))),
         body=tuple(body),
         rules=rules,
-        notes=notes,
+        notes=tuple(notes),
         text_columns=2,
     )
 

@@ -327,20 +327,25 @@ def test_other_signs_of_the_kinds_of_target_are_not_supported():
 
 
 def test_table_2_compares_with_the_best_printed_value_of_the_others():
-    def make(above):
+    def make(above, shuffled=0.0):
         def of(label, seed):
             value = {"permuted_mnist_10/hypermask-t": 96.38, "split_cifar100_5x20/hypermask-f": 62.3}.get(label)
             if value is None:
                 return None
             tasks = 10 if label.startswith("permuted") else 5
-            values = {"class_accuracy": [value + above + 0.01 * seed] * tasks, "task_accuracy": [], "confusion": []}
-            return {"inference": {"fecam": {"released-code": values, "shuffled": values}}}
+            readings = {
+                reading: {"class_accuracy": [found + 0.01 * seed] * tasks, "task_accuracy": [], "confusion": []}
+                for reading, found in (("released-code", value + above), ("shuffled", value + above + shuffled))
+            }
+            return {"inference": {"fecam": readings}}
 
         return of
 
-    assert answers("table02", make(1.0)) == [SUPPORTED] * 6
+    # Without batch norm all readings agree, so Permuted MNIST is judged once.
+    assert answers("table02", make(1.0)) == [SUPPORTED] * 5
     # 62.3 is the average over tasks; after the last task the paper prints 48.1 of FeCAM.
-    assert answers("table02", make(-1.0)) == [NOT_SUPPORTED] * 2 + [SUPPORTED] * 2 + [NOT_SUPPORTED] * 2
+    assert answers("table02", make(-1.0)) == [NOT_SUPPORTED, *[SUPPORTED] * 2, *[NOT_SUPPORTED] * 2]
+    assert answers("table02", make(1.0, shuffled=-40.0)) == [SUPPORTED, *[SUPPORTED, NOT_SUPPORTED] * 2]
     entropy = {"inference": {"ent": {}}}
     assert set(answers("table02", lambda label, seed: entropy)) == {CANNOT_SAY}
 
@@ -440,6 +445,10 @@ def test_table_12_judges_times():
 
     assert answers("table12", make(10.0)) == [SUPPORTED] * 5
     assert answers("table12", make(3600.0)) == [NOT_SUPPORTED] * 5
+    # The times that the paper prints are what its text says.
+    printed = {f"{row.benchmark}/hypermask-t": row.mean for row in paper.training_time()}
+    as_printed = answers("table12", lambda label, seed: {"task_seconds": [(printed[label] + seed) / 5] * 5})
+    assert as_printed == [SUPPORTED] * 5
 
 
 def test_a_tally_counts_the_answers():
@@ -456,4 +465,10 @@ def test_thresholds_of_ours_are_said_to_be_and_the_papers_are_not():
     assert all(verdict.ours == verdict.claim.startswith("Under ") for verdict in found)
     assert {verdict.ours for verdict in found} == {True, False}
     assert claims.OURS_NOTE in claims.sentences("table04", many)
+    times = claims.verdicts("table12", runs_of("table12", lambda *_: None))
+    assert [verdict.ours for verdict in times] == ["about" in verdict.claim for verdict in times]
+    assert {verdict.ours for verdict in times} == {True, False}
+    # How many neighbours count, and what share of them, is ours.
+    for figure in ("fig12", "fig13", "fig14"):
+        assert all(verdict.ours for verdict in claims.verdicts(figure, runs_of(figure, lambda *_: None)))
     assert claims.OURS_NOTE not in claims.sentences("fig07", runs_of("fig07", lambda *_: None))

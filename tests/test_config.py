@@ -35,6 +35,8 @@ FOLDERS = {
     "permuted_mnist_10/wsn": "017ca6498c29",
     "permuted_mnist_10/wsn [c=10]": "53a5775f86fd",
     "permuted_mnist_10/wsn [c=5]": "cafafa63d192",
+    "permuted_mnist_10/wsn [c=3 pixels=padded]": "4df52b9e643a",
+    "permuted_mnist_10/wsn [pixels=padded]": "6134b439366d",
     "split_cifar100/hypermask-f [norm_parameters=always tasks=1]": "16bfed0064d6",
     "split_cifar100/hypermask-f [statistics=cifar100 tasks=1]": "5c60309e010c",
     "split_cifar100/hypermask-f [stratified=false tasks=1]": "ada870ec2eb0",

@@ -17,7 +17,7 @@ def test_every_choice_is_a_configuration_of_its_own_and_the_first_is_the_named_o
     for question in QUESTIONS:
         needs = [need for _, need in question.choices]
         # Nothing is changed in the first that is not in all: how many tasks are trained, or WSN's share of the weights.
-        assert all(change in ("tasks=1", "c=3") for change in needs[0].overrides)
+        assert all(change in ("tasks=1", "c=3", "c=30") for change in needs[0].overrides)
         assert all(set(needs[0].overrides) <= set(need.overrides) for need in needs)
         hashes = [experiments.get(need.experiment).override(list(need.overrides)).config.hash for need in needs]
         assert len(set(hashes)) == len(hashes) >= 2
@@ -65,7 +65,7 @@ def test_one_task_has_no_backward_transfer(root):
 
 def test_the_missing_runs_are_one_sweep(root):
     jobs = sweeps.jobs([sweeps.QUESTIONS])
-    assert sum(len(job.missing) for job in jobs) == 3 * 3 + 2 + 4 + 4 + 3
+    assert sum(len(job.missing) for job in jobs) == 3 * 3 + 2 + 4 * 5 + 4 + 3
     assert all(job.infer == ("ent", "fecam") for job in jobs if job.experiment.name == T)
 
 

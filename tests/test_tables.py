@@ -148,6 +148,17 @@ def test_one_run_is_called_one_run(root):
     assert "Ours: one run." in tables.weight_distance(runs.only([1]), 1).notes[1]
 
 
+def test_tables_of_distances_name_those_that_differ(root):
+    runs = gather("table05")["permuted_mnist_10/hypermask-t"]
+    # All runs agree to the last digit, and 100 (j - i) is none of the printed values.
+    note = tables.weight_distance(runs, 1).notes[2]
+    assert note.startswith("By the spread over our runs 45 of the 45 distances differ: D(1,2), D(1,3), ")
+    wider = {name: (3 * matrix).tolist() for name, matrix in runs.records[0].target_distance.items()}
+    runs.records[0].payload["target_distance"] = wider
+    assert tables.weight_distance(runs, 1).notes[2] == "By the spread over our runs 0 of the 45 distances differ."
+    assert len(tables.weight_distance(runs.only([1]), 1).notes) == 2
+
+
 def test_own_runs_stay_in_a_column_of_their_own(root):
     write_record(root / "runs", "split_mnist/hypermask-t", 9, 90.0)
     shipped = tables.accuracy_comparison(gather("fig10")["split_mnist/hypermask-t"])

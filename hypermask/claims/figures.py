@@ -159,6 +159,7 @@ def figure_12(runs: Mapping[str, Runs]) -> list[Verdict]:
             "Without, most neighbours are of the same digit in task 1 and in no other task, in every run",
             group,
             only_in_task_1,
+            ours=True,
         ),
     ]
 
@@ -185,12 +186,14 @@ def figure_13(runs: Mapping[str, Runs]) -> list[Verdict]:
             "Without masks, most neighbours of task 1 are its own, more than of any other task, in every run",
             group,
             first_by_itself,
+            ours=True,
         ),
         judged(
             "Without masks, that most neighbours are its own holds for task 1 alone, in every run",
             group,
             only_the_first,
             shares,
+            ours=True,
         ),
     ]
 
@@ -219,10 +222,18 @@ def figure_14(runs: Mapping[str, Runs]) -> list[Verdict]:
             pairs_apart,
             ours=True,
         ),
-        judged("With masks, most of every digit's neighbours are of that digit, in every run", group, own_clusters),
-        judged("Without, that holds for 0 and 1 alone, in every run", group, only_0_and_1),
         judged(
-            "Without, most neighbours of task 1, and of no other, are its own, in every run", group, first_task_apart
+            "With masks, most of every digit's neighbours are of that digit, in every run",
+            group,
+            own_clusters,
+            ours=True,
+        ),
+        judged("Without, that holds for 0 and 1 alone, in every run", group, only_0_and_1, ours=True),
+        judged(
+            "Without, most neighbours of task 1, and of no other, are its own, in every run",
+            group,
+            first_task_apart,
+            ours=True,
         ),
     ]
 
