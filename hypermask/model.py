@@ -13,11 +13,10 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
-from hypermask import objective, targets
+from hypermask import objective, substitution, targets
 from hypermask.batch_statistics import TaskStatistics
 from hypermask.config import HyperMaskConfig, section_from_dict, section_to_dict
 from hypermask.errors import HyperMaskError
@@ -61,7 +60,14 @@ class HyperMask(Method):
     `HyperMaskConfig`; p is in percent.  seed: initialises the hypernetwork and the embeddings.
     """
 
-    sources: ClassVar[tuple[str, ...]] = ("batch_statistics.py", "mask.py", "model.py", "objective.py", "targets.py")
+    sources: ClassVar[tuple[str, ...]] = (
+        "batch_statistics.py",
+        "mask.py",
+        "model.py",
+        "objective.py",
+        "substitution.py",
+        "targets.py",
+    )
     capturable = True
 
     def __init__(
@@ -186,7 +192,7 @@ class HyperMask(Method):
         masked = {name: theta[name] * mask for name, mask in masks.items() if name != self.output_bias}
         keeps = self.task_statistics is not None and statistics_of is not None
         with self.task_statistics.of(statistics_of) if keeps else nullcontext():
-            return functional_call(self.target, masked, (inputs,))
+            return substitution.call(self.target, masked, inputs)
 
     def logits(self, inputs: torch.Tensor, task: int, p: float | None = None) -> torch.Tensor:
         """f(x; theta * m_t): class scores [B, k] for inputs [B, ...]; always with the final p unless another is

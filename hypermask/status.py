@@ -275,7 +275,7 @@ def _made(item: Item, shelf: _Shelf) -> bool:
         written = manifest["files"].get(name)
         if written is None or not (root / name).is_file() or files.sha256(root / name) != written:
             return False
-    return manifest["records"] == _records_today(item.notebook, manifest["records"], shelf)
+    return manifest["records"] == _records_today(item.notebook, shelf)
 
 
 def _manifest(notebook: str) -> dict[str, Any] | None:
@@ -287,11 +287,8 @@ def _manifest(notebook: str) -> dict[str, Any] | None:
         return None
 
 
-def _records_today(notebook: str, shown: dict[str, str], shelf: _Shelf) -> dict[str, str]:
-    """Path -> content hash of the records that the notebook would read today.
-
-    They are those its items show and every one in a folder it showed last time and no item shows now.
-    """
+def _records_today(notebook: str, shelf: _Shelf) -> dict[str, str]:
+    """Path -> content hash of the records that the notebook would read today, those that its items show."""
     today = [
         record
         for item in items.of_notebook(notebook)
@@ -299,21 +296,7 @@ def _records_today(notebook: str, shown: dict[str, str], shelf: _Shelf) -> dict[
         for record in shelf.folder(need.experiment, need.configured.config.hash)
         if item.shows(need, record)
     ]
-    hashes = {record.path.relative_to(paths.root()).as_posix(): record.content_sha256 for record in today}
-    folders = {Path(name).parent for name in shown} - {Path(name).parent for name in hashes}
-    for folder in folders:
-        hashes |= _hashes_in(folder)
-    return hashes
-
-
-def _hashes_in(folder: Path) -> dict[str, str]:
-    hashes = {}
-    for path in (paths.root() / folder).glob("seed*.json"):
-        try:
-            hashes[(folder / path.name).as_posix()] = records.read(path).content_sha256
-        except records.RecordError:
-            continue
-    return hashes
+    return {record.path.relative_to(paths.root()).as_posix(): record.content_sha256 for record in today}
 
 
 def _missing_shortened(missing: list[dict[str, Any]]) -> str:

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from hypermask import objective, targets
+from hypermask import objective, substitution, targets
 from hypermask.config import WSNConfig, section_to_dict
 from hypermask.errors import HyperMaskError
 from hypermask.mask import sparsify_all
@@ -36,7 +35,13 @@ class WSN(Method):
     each tensor's weights that a mask keeps.  seed: initialises scores and the other output layers.
     """
 
-    sources: ClassVar[tuple[str, ...]] = ("mask.py", "methods/wsn.py", "objective.py", "targets.py")
+    sources: ClassVar[tuple[str, ...]] = (
+        "mask.py",
+        "methods/wsn.py",
+        "objective.py",
+        "substitution.py",
+        "targets.py",
+    )
     capturable = True
 
     def __init__(self, target: nn.Module, *, tasks: int, c: float, seed: int = 1) -> None:
@@ -111,7 +116,7 @@ class WSN(Method):
         else:
             raise HyperMaskError(f"task {task} has no mask yet; train it before asking for its predictions.")
         masked = {name: theta[name] * part for name, part in self._layers(mask).items()}
-        return functional_call(self.target, {**masked, self._output_name: self.output_layers[task]}, (inputs,))
+        return substitution.call(self.target, {**masked, self._output_name: self.output_layers[task]}, inputs)
 
     def shared_layers(self) -> dict[str, torch.Tensor]:
         """The weights of each layer but the output layer, flattened."""
