@@ -65,12 +65,14 @@ def _reason(error: OSError) -> str:
 def run(options: argparse.Namespace) -> int:
     """Train seeds of an experiment into runs/. A finished run of your own there is not trained again."""
     experiment = experiments.get(options.experiment).override(options.set)
-    repeated = {seed for seed in options.seed if options.seed.count(seed) > 1}
+    # Not argparse's default, which `extend` would add to.
+    asked = options.seed or [1]
+    repeated = {seed for seed in asked if asked.count(seed) > 1}
     if repeated:
         raise HyperMaskError(f"seed {repeated.pop()} is given twice; give each seed once.")
     from hypermask import checkpoints, items, paths, records
 
-    mine = records.find(experiment.name, experiment.config.hash, paths.runs(), options.seed)
+    mine = records.find(experiment.name, experiment.config.hash, paths.runs(), asked)
     there = []
     for record in mine if not options.force else ():
         inferred = items.has_inferred(record, options.infer)
@@ -85,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
                 f"{record.experiment} seed {record.seed} is there without {' or '.join(options.infer)} and is trained "
                 "again; `hypermask infer` reads kept weights instead"
             )
-    seeds = [seed for seed in options.seed if seed not in {record.seed for record in there}]
+    seeds = [seed for seed in asked if seed not in {record.seed for record in there}]
     if not seeds:
         return 0
     from hypermask.side_by_side import run_seeds
@@ -307,7 +309,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "experiment", metavar="EXPERIMENT", help=f"BENCHMARK/METHOD: {', '.join(experiments.EXPERIMENTS)}"
     )
-    command.add_argument("--seed", type=int, nargs="+", default=[1], metavar="N", help="default: 1")
+    command.add_argument("--seed", type=int, nargs="+", action="extend", metavar="N", help="default: 1")
     command.add_argument(
         "--set",
         nargs="+",

@@ -71,7 +71,7 @@ class Outputs:
         self.notebook = notebook
         self.profile = profile
         self.base = base(profile, own_runs, changes)
-        self._changes = changes
+        self._changes = " ".join(changes.split())
         self._written: dict[str, str] = {}
 
     def figure(self, figure: Figure, data: pd.DataFrame, alt: str, stem: str | None = None) -> Image:

@@ -98,7 +98,7 @@ def counted(n: int) -> str:
 
 def shows_own_runs(profile: str, own_runs: bool, changes: str = "") -> bool:
     """Whether the reader's own runs are shown: on request, with changed values, and in the profile that trains them."""
-    return own_runs or bool(changes) or profile == "paper"
+    return own_runs or bool(str(changes).split()) or profile == "paper"
 
 
 def gather(
@@ -112,8 +112,8 @@ def gather(
     """The runs an item of the paper (`fig06`, `table04`) is made of, in a profile.
 
     changes: values changed in the reader's own runs of HyperMask, `beta=0.01 p=70`; those are then shown beside ours,
-    and trained in the paper profile. The settings that an item compares stay as they are.  seeds: of the own runs;
-    those the item needs if empty.
+    and trained in the paper profile, in the smoke profile as stand-ins. The settings that an item compares stay as they
+    are.  seeds: of the own runs; those the item needs if empty.
 
     Keyed by experiment; with values the item itself changes by those as well, `split_mnist/hypermask-t [beta=0.01]`.
     """
@@ -122,8 +122,14 @@ def gather(
     wanted = items.get(item)
     if not isinstance(changes, str):
         raise HyperMaskError(f'changes is {changes!r}; expected text such as "p=70 beta=0.01".')
-    if isinstance(seeds, str) or not isinstance(seeds, Sequence) or not all(isinstance(seed, int) for seed in seeds):
-        raise HyperMaskError(f"seeds is {seeds!r}; expected a list of whole numbers such as [1, 2].")
+    if (
+        isinstance(seeds, str)
+        or not isinstance(seeds, Sequence)
+        or not all(isinstance(seed, int) and seed >= 0 for seed in seeds)
+        or len(set(seeds)) < len(seeds)
+    ):
+        raise HyperMaskError(f"seeds is {seeds!r}; expected a list of different whole numbers such as [1, 2].")
+    changes = " ".join(changes.split())
     if any(change.startswith("tasks=") for change in changes.split()):
         raise HyperMaskError("a figure or table shows runs of equally many tasks; use `hypermask run --set tasks=...`.")
     if changes and not any(_changeable(need) for need in wanted.runs):
@@ -134,6 +140,11 @@ def gather(
         raise HyperMaskError(
             f"seeds = {list(seeds)} chooses among your own runs, which are not shown; set own_runs = True, changes or "
             'profile = "paper" as well.'
+        )
+    if seeds and profile == "smoke" and not changes:
+        raise HyperMaskError(
+            f"seeds = {list(seeds)} chooses among your own runs, and in the smoke profile those are runs with changes; "
+            "set changes as well."
         )
     shown = sorted({seed for need in wanted.runs for seed in need.seeds})
     if wanted.by_seed and not set(seeds) <= set(shown):
@@ -148,7 +159,9 @@ def gather(
         if profile == "smoke":
             settings[need.experiment] += bool(need.overrides)
             too_many = need.overrides and settings[need.experiment] > SMOKE_SETTINGS
-            gathered[need.label] = Runs(replace(need, seeds=())) if too_many else _smoke(wanted, need, own, device)
+            gathered[need.label] = (
+                Runs(replace(need, seeds=())) if too_many else _smoke(wanted, need, own, seeds, device)
+            )
         else:
             shows_own = shows_own_runs(profile, own_runs, changes)
             gathered[need.label] = _recorded(wanted, need, own, profile, shows_own, device)
@@ -259,15 +272,15 @@ def _recorded(item: Item, need: Need, own: Need, profile: str, shows_own: bool, 
     )
 
 
-def _smoke(item: Item, need: Need, own: Need, device: str) -> Runs:
-    """Stand-ins of the runs, and of the reader's own ones where they have values changed."""
-    stand_in = experiments.smoke(need.experiment).override(list(need.overrides))
-    seeds = (stand_in.seeds if not item.compares_settings else stand_in.seeds[:1])[: len(need.seeds)]
-    # The stand-ins have few seeds, and not those that the item needs.
-    need, own = (
-        replace(need, seeds=seeds),
-        replace(own, seeds=tuple(seed for seed in seeds if seed in own.seeds) or seeds),
-    )
+def _smoke(item: Item, need: Need, own: Need, asked: Sequence[int], device: str) -> Runs:
+    """Stand-ins of the runs, and of the reader's own ones where they have values changed.
+
+    asked: the seeds of the own ones; as many as of the runs if empty.
+    """
+    # The stand-ins have few seeds.
+    few = 1 if item.compares_settings else len(experiments.smoke(need.experiment).seeds)
+    need = replace(need, seeds=need.seeds[:few])
+    own = replace(own, seeds=tuple(asked) or need.seeds)
     root = paths.build() / "smoke" / "runs"
 
     def trained(of: Need) -> list[Record]:
@@ -304,7 +317,7 @@ def _train(item: Item, need: Need, experiment: Experiment, seeds: Sequence[int],
     with locked(lock, lambda: say(f"waits for another process, which trains {experiment.name}")):
         found = _shown(item, need, experiment, root)
         present = {record.seed for record in found if not record.finished or need.met_by(record)}
-        for seed in dict.fromkeys(seeds):
+        for seed in seeds:
             if seed not in present:
                 from hypermask.training import run_experiment
 

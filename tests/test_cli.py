@@ -64,7 +64,7 @@ def test_run_trains_seed_1_into_runs_and_says_where(capsys):
 
 
 def test_several_seeds_and_settings_given_in_parts(capsys):
-    status, out, _ = ran(capsys, "run", NAME, "--set", *SMALL[:3], "--seed", "2", "1", "--set", *SMALL[3:])
+    status, out, _ = ran(capsys, "run", NAME, "--set", *SMALL[:3], "--seed", "2", "--seed", "1", "--set", *SMALL[3:])
     assert status == 0
     assert [line.partition(":")[0] for line in out.splitlines()] == [f"{NAME} seed 2", f"{NAME} seed 1"]
     found = records.find(NAME, records.read(place()).config_hash, paths.runs())

@@ -139,9 +139,11 @@ def test_changes_leave_the_settings_that_an_item_compares(root):
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"seeds": 1}, "seeds is 1; expected a list of whole numbers such as [1, 2]."),
-        ({"seeds": "1 2"}, "seeds is '1 2'; expected a list of whole numbers such as [1, 2]."),
-        ({"seeds": [1.0]}, "seeds is [1.0]; expected a list of whole numbers such as [1, 2]."),
+        ({"seeds": 1}, "seeds is 1; expected a list of different whole numbers such as [1, 2]."),
+        ({"seeds": "1 2"}, "seeds is '1 2'; expected a list of different whole numbers such as [1, 2]."),
+        ({"seeds": [-1]}, "seeds is [-1]; expected a list of different whole numbers such as [1, 2]."),
+        ({"seeds": [1, 1]}, "seeds is [1, 1]; expected a list of different whole numbers such as [1, 2]."),
+        ({"seeds": [1.0]}, "seeds is [1.0]; expected a list of different whole numbers such as [1, 2]."),
         ({"changes": ["p=70"]}, "changes is ['p=70']; expected text such as \"p=70 beta=0.01\"."),
         (
             {"changes": "p=70 tasks=3"},
@@ -178,9 +180,20 @@ def test_paper_trains_a_changed_run_of_a_seed_that_is_shipped_unchanged_and_leav
 
 
 def test_smoke_trains_a_stand_in_of_changed_runs_as_well(root):
-    runs = gather("fig10", "smoke", changes="p=70", seeds=[2])[NAME]
-    assert (seeds(runs.records), seeds(runs.own)) == ([1, 2], [2])
+    runs = gather("fig10", "smoke", changes="p=70", seeds=[7])[NAME]
+    assert (seeds(runs.records), seeds(runs.own)) == ([1, 2], [7])
     assert runs.own[0].config["method"]["p"] == 70
+    with pytest.raises(HyperMaskError, match=r"seeds = \[7\] chooses among your own runs, and in the smoke profile"):
+        gather("fig10", "smoke", seeds=[7])
+
+
+def test_smoke_trains_the_seeds_of_an_item_that_shows_single_runs(root, monkeypatch):
+    trained = []
+    monkeypatch.setattr(training, "run_experiment", lambda experiment, seed, **_: trained.append(seed))
+    gather("fig04", "smoke")
+    assert trained == [5, 5]
+    gather("fig04", "smoke", changes="p=50", seeds=[5])
+    assert trained[2:] == [5, 5] * 2
 
 
 def write_record_of(experiment, root, seed):
@@ -236,19 +249,10 @@ def test_smoke_infers_where_it_is_needed_also_in_a_run_that_is_there(root):
     assert without.payload["inference"] is None
     need = items.Need(NAME, (1,), part="inference")
     item = items.Item("table02", "title", "claim", "notebook", (need,), None, "stem")
-    found = results._smoke(item, need, need, "cpu").records[0]
+    found = results._smoke(item, need, need, (), "cpu").records[0]
     assert set(found.payload["inference"]) == {"ent", "fecam"}
     assert found.path == without.path
     assert (found.accuracy[-1] == without.accuracy[-1]).all()
-
-
-def test_a_seed_that_is_given_twice_is_trained_once(root, monkeypatch):
-    trained = []
-    monkeypatch.setattr(training, "run_experiment", lambda experiment, seed, **_: trained.append(seed))
-    need = items.Need(NAME, (7, 7))
-    item = items.Item("fig10", "title", "claim", "notebook", (need,), None, "stem")
-    results._train(item, need, need.configured, [7, 7], "cpu", root / "runs")
-    assert trained == [7]
 
 
 def test_what_one_item_trains_has_what_the_others_need(root, monkeypatch):
