@@ -29,9 +29,9 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
     sources: a JSON file, a folder or a .tar archive of them. Each run must have ended, finished or diverged, be of a
     named configuration or one of the paper's ablations, from a clean tree, intact, and no other record of it may be
     there, save the same one that still lacks some of its `inference`; all are checked before any is copied. Of a folder
-    or an archive, runs that are of other configurations or have another record, and benches of which another is there,
-    are passed over with a line on standard error. `force_reason` admits runs from an unclean tree and replaces existing
-    records, and is stored in those it was needed for.
+    or an archive, runs that are damaged, of other configurations or have another record, and benches of which another
+    is there, are passed over with a line on standard error. `force_reason` admits runs from an unclean tree and
+    replaces existing records, and is stored in those it was needed for.
     """
     root = paths.records()
     accepted: dict[Path, tuple[dict[str, Any], bytes | None]] = {}
@@ -41,7 +41,14 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
             if _is_bench(path):
                 benches |= _bench(path, replace=named or force_reason is not None)
                 continue
-            record = records.read(path)
+            try:
+                record = records.read(path)
+                record.arrays()
+            except RecordError as error:
+                if named:
+                    raise
+                say(f"left out: {error}")
+                continue
             try:
                 _refuse_unfit(record)
             except HyperMaskError as error:
@@ -49,7 +56,6 @@ def add(sources: Iterable[Path], force_reason: str | None = None) -> list[Path]:
                     raise
                 say(f"{record.experiment} seed {record.seed} is left out: {error}")
                 continue
-            record.arrays()
             npz = None if record.payload["logits"] is None else path.with_suffix(".npz").read_bytes()
             target = records.location(root, record.experiment, record.config_hash, record.seed)
             if target in accepted:

@@ -77,7 +77,10 @@ def run(options: argparse.Namespace) -> int:
     for record in mine if not options.force else ():
         inferred = items.has_inferred(record, options.infer)
         kept = not options.keep_weights or checkpoints.has_weights(record.path, record.tasks)
-        if record.finished and inferred and kept:
+        lost = record.finished and record.lost_logits
+        if lost:
+            say(f"{record.experiment} seed {record.seed} is trained again: {lost}")
+        elif record.finished and inferred and kept:
             there.append(record)
             print(_told(record, "was there already (--force trains it again)"))
         elif record.finished and inferred:

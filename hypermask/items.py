@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -53,7 +54,13 @@ class Need:
         return record.finished and record.seed in self.seeds and complete
 
     def has_part(self, record: Record) -> bool:
-        """Whether a record has the part that is needed, if one is; of `inference`, at least one procedure."""
+        """Whether a record has the part that is needed, if one is; of `inference`, at least one procedure.
+
+        Logits that it names and that cannot be read are warned about.
+        """
+        if self.part == "logits" and (lost := record.lost_logits):
+            warnings.warn(lost, stacklevel=2)
+            return False
         return self.part is None or record.payload[self.part] is not None
 
     @property

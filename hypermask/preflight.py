@@ -101,12 +101,26 @@ def claim(method: Method) -> None:
     _TRAINED.update(trained)
 
 
+def check_untrained(method: Method) -> None:
+    """Refuse a method that would train and has nothing that a run could: its networks are kept where torch does not
+    find them."""
+    if _has_loss(type(method)) and next(method.parameters(), None) is None:
+        raise HyperMaskError(
+            f"{type(method).__name__} has a loss and no parameters that it could train; keep networks as attributes or "
+            "in a torch.nn.ModuleList, not in a Python list or dict."
+        )
+
+
+def _has_loss(kind: type[Method]) -> bool:
+    return kind.loss is not Method.loss or kind.backward is not Method.backward
+
+
 @torch.no_grad()
 def try_out(method: Method, benchmark: Benchmark, task: int, features: bool = False) -> None:
     """Give the network of a task that is about to train two of its images, and refuse one that cannot tell its classes
     apart, or has no features where they will be asked for. The method is left in training mode."""
     kind = type(method)
-    if kind.loss is Method.loss and kind.backward is Method.backward:
+    if not _has_loss(kind):
         raise HyperMaskError(
             f"{kind.__name__} has no loss(inputs, labels, task, iteration, iterations) to minimise; add it, or let no "
             "parameter require a gradient."

@@ -138,6 +138,15 @@ class Record:
     def content_sha256(self) -> str:
         return self.payload["content_sha256"]
 
+    @property
+    def lost_logits(self) -> str:
+        """Why the logits that it names cannot be read, in a sentence; empty where they can, or where it names none."""
+        try:
+            self.arrays()
+        except RecordError as error:
+            return str(error)
+        return ""
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Task-wise logits: `masked` and `unmasked` [T, n, k] float32, `labels` [T, n] absolute classes.
 
@@ -148,15 +157,13 @@ class Record:
         if logits is None:
             return {}
         beside = self.path.with_name(logits["file"])
+        again = f"restore it, or run {self.experiment} seed {self.seed} again"
         try:
             data = beside.read_bytes()
         except OSError as error:
-            raise RecordError(
-                f"{paths.shown(beside)} cannot be read ({error.strerror}); restore it, or run {self.experiment} "
-                f"seed {self.seed} again."
-            ) from None
+            raise RecordError(f"{paths.shown(beside)} cannot be read ({error.strerror}); {again}.") from None
         if files.sha256(data) != logits["sha256"]:
-            raise RecordError(f"{paths.shown(beside)} is not the file its record names (SHA-256 differs); restore it.")
+            raise RecordError(f"{paths.shown(beside)} is not the file its record names (SHA-256 differs); {again}.")
         with np.load(io.BytesIO(data), allow_pickle=False) as loaded:
             return {name: loaded[name] for name in loaded.files}
 

@@ -374,6 +374,8 @@ def _learn_task(
             preflight.try_out(method, benchmark, task, features="fecam" in settings.infer)
         steps = _iterate(method, benchmark, training, data, settings, progress, watch, curve)
         history.engine, history.kernel = steps.name, steps.kernel
+    else:
+        preflight.check_untrained(method)
     if _finite(method):
         method.end_task(task)
         method.collect_statistics(task, lambda: benchmark.prepare(data.train.images, task), data.train.labels)

@@ -194,6 +194,23 @@ def test_runs_of_ones_own_in_a_folder_are_passed_over(capsys, monkeypatch):
         admission.add([own])
 
 
+def test_damaged_runs_of_a_folder_are_passed_over(capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
+    torn = records.write(payload(seed=1), None, paths.runs())
+    torn.write_bytes(torn.read_bytes()[:700])
+    changed = records.write(payload(seed=2), logits(), paths.runs())
+    changed.with_suffix(".npz").write_bytes(b"PK")
+    records.write(payload(seed=3), None, paths.runs())
+    assert [path.name for path in admission.add([paths.runs()])] == ["seed3.json"]
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 2
+    assert told[0].startswith("left out: ") and "seed1.json is not valid JSON" in told[0]
+    assert "seed2.npz is not the file its record names" in told[1]
+    for path, message in ((torn, "not valid JSON"), (changed, "SHA-256 differs")):
+        with pytest.raises(RecordError, match=message):
+            admission.add([path])
+
+
 def saved_bench(root, device: str = "a-gpu", **changes) -> Path:
     path = root / "bench" / "permuted_mnist" / f"{device}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

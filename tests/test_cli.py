@@ -87,6 +87,19 @@ def test_a_finished_run_of_ones_own_is_not_trained_again_unless_forced(capsys):
     assert place().stat().st_mtime_ns > written
 
 
+def test_a_run_whose_logits_are_damaged_is_trained_again(capsys, monkeypatch):
+    monkeypatch.delenv("HYPERMASK_PROGRESS")
+    ran(capsys, "run", NAME, "--set", *SMALL)
+    beside = place().with_suffix(".npz")
+    content = beside.read_bytes()
+    beside.write_bytes(content[:300])
+    status, out, err = ran(capsys, "run", NAME, "--set", *SMALL)
+    assert status == 0
+    assert f"{NAME} seed 1 is trained again: " in err and "(SHA-256 differs)" in err
+    assert out.endswith("is written\n")
+    assert beside.read_bytes() == content
+
+
 def test_a_committed_record_never_makes_run_skip(capsys):
     ran(capsys, "run", NAME, "--set", *SMALL)
     paths.runs().rename(paths.records())

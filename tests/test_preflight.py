@@ -369,6 +369,29 @@ def test_what_is_no_method_or_lacks_a_part(method, sentence):
     assert refusal(method, split_digits(tasks=2)) == sentence
 
 
+class Listed(Method):
+    """Networks where torch does not find them."""
+
+    tasks = 2
+
+    def __init__(self):
+        super().__init__()
+        self.networks = [nn.Linear(64, 2) for _ in range(2)]
+
+    def loss(self, inputs, labels, task, iteration, iterations):
+        return nn.functional.cross_entropy(self.logits(inputs, task), labels)
+
+    def logits(self, inputs, task):
+        return self.networks[task](inputs)
+
+
+def test_a_method_with_a_loss_and_nothing_to_train():
+    assert refusal(Listed(), split_digits(tasks=2)) == (
+        "Listed has a loss and no parameters that it could train; keep networks as attributes or in a "
+        "torch.nn.ModuleList, not in a Python list or dict."
+    )
+
+
 def test_a_method_that_trains_nothing_needs_no_loss():
     assert train(WithoutLoss(trains=False), split_digits(tasks=2), TINY).finished
 

@@ -1,7 +1,7 @@
 import threading
 
 import pytest
-from payloads import payload, write_record
+from payloads import logits, payload, write_record
 
 from hypermask import experiments, items, records, results, training
 from hypermask.errors import HyperMaskError
@@ -232,6 +232,17 @@ def test_a_record_without_the_needed_part_is_missing_and_its_command_asks_for_it
     assert gather("table02")[NAME].missing_seeds == (1, 2, 3, 5)
     hnet = gather("table02")["split_mnist/hnet"]
     assert hnet.command == "hypermask run split_mnist/hnet --infer ent --seed 1 2 3 4 5"
+
+
+def test_a_record_whose_logits_are_damaged_is_missing_where_they_are_needed(root):
+    path = records.write(payload(NAME, 1), logits(), root / "runs")
+    assert seeds(gather("fig14", own_runs=True)[NAME].own) == [1]
+    path.with_suffix(".npz").write_bytes(b"PK")
+    with pytest.warns(
+        UserWarning, match=r"seed1\.npz is not the file its record names \(SHA-256 differs\); restore it, or"
+    ):
+        assert seeds(gather("fig14", own_runs=True)[NAME].own) == []
+    assert seeds(gather("fig10", own_runs=True)[NAME].own) == [1, 3]
 
 
 def test_smoke_trains_one_changed_setting_of_an_experiment_and_names_the_others(root):

@@ -1,8 +1,9 @@
+import pytest
 import torch
 from torch import nn
 
 from hypermask.model import HyperMask
-from hypermask.substitution import call, places
+from hypermask.substitution import call
 
 
 class Everywhere(nn.Module):
@@ -18,18 +19,6 @@ class Everywhere(nn.Module):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.output(self.second(torch.tanh(self.again(torch.tanh(self.first(inputs))))))
-
-
-def test_each_place_of_a_parameter_is_filled_once():
-    assert places(Everywhere()) == {
-        "first.weight": "first.weight",
-        "first.bias": "first.bias",
-        "second.weight": "first.weight",
-        "second.bias": "second.bias",
-        "output.weight": "output.weight",
-        "output.bias": "output.bias",
-    }
-    assert places(nn.Linear(2, 3)) == {"weight": "weight", "bias": "bias"}
 
 
 def test_the_tensors_are_used_wherever_the_parameter_stands_and_leave_nothing_behind():
@@ -61,3 +50,23 @@ def test_a_network_that_calls_one_layer_twice_learns_with_masks():
         assert gradient.isfinite().all() and gradient.any()
         optimizer.step()
     assert isinstance(layer.weight, nn.Parameter) and (layer.weight != 0).all()
+
+
+def test_a_recurrent_layer_has_its_own_weights_again_after_the_call():
+    layer, inputs = nn.LSTM(4, 3), torch.randn(5, 4)
+    before = layer(inputs)[0]
+    halved = {name: parameter.detach() / 2 for name, parameter in layer.named_parameters()}
+    expected = nn.LSTM(4, 3)
+    expected.load_state_dict(halved)
+    torch.testing.assert_close(call(layer, halved, inputs)[0], expected(inputs)[0], rtol=0, atol=0)
+    torch.testing.assert_close(layer(inputs)[0], before, rtol=0, atol=0)
+    assert all(weight is own for weight, own in zip(layer._flat_weights, layer.parameters(), strict=True))
+
+
+def test_the_parameters_are_back_where_the_network_refuses_its_inputs():
+    layer = nn.LSTM(4, 3)
+    own = dict(layer.named_parameters())
+    with pytest.raises(RuntimeError):
+        call(layer, {name: parameter / 2 for name, parameter in own.items()}, torch.randn(5, 7))
+    assert all(layer._parameters[name] is parameter for name, parameter in own.items())
+    assert all(weight is parameter for weight, parameter in zip(layer._flat_weights, own.values(), strict=True))
