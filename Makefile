@@ -59,6 +59,14 @@ ifneq ($(shell $(VENV_PYTHON) -c '' 2>/dev/null && cat $(INSTALLED) 2>/dev/null)
 $(INSTALLED): FORCE
 endif
 
+# So is it when a Python is named on the command line whose version is another one.
+VERSION := -c 'import sys; print(*sys.version_info[:2])'
+ifeq ($(origin PYTHON),command line)
+ifneq ($(shell $(PYTHON) $(VERSION) 2>/dev/null),$(shell $(VENV_PYTHON) $(VERSION) 2>/dev/null))
+$(INSTALLED): FORCE
+endif
+endif
+
 $(INSTALLED): pyproject.toml requirements.lock
 	@have=$$($(PYTHON) -c 'import sys; print("Python %d.%d" % sys.version_info[:2])' 2>/dev/null || echo "not found"); \
 	if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \

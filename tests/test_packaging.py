@@ -250,6 +250,17 @@ def stand_in_python(folder: Path, script: str) -> str:
     return f"PYTHON=./{path.name}"
 
 
+def test_setup_is_stale_when_another_python_is_named(installed):
+    same = stand_in_python(installed, f'exec {sys.executable} "$@"')
+    assert make(installed, "setup", same).stdout == "setup: .venv is up to date\n"
+    other = stand_in_python(installed, 'case "$2" in *print*) echo "4 0";; esac')
+    assert "-m venv --clear .venv" in make(installed, "-n", "setup", other).stdout
+    missing = make(installed, "setup", "PYTHON=./no-such-python")
+    assert missing.returncode != 0
+    assert "needs Python 3.11 or newer and ./no-such-python is not found" in missing.stderr
+    assert (installed / ".venv" / ".installed").exists()
+
+
 def test_setup_refuses_an_old_python_in_one_sentence(checkout):
     old = stand_in_python(checkout, 'case "$2" in *print*) echo "Python 3.10";; *) exit 1;; esac')
     result = make(checkout, "setup", old)

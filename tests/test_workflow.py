@@ -246,15 +246,18 @@ def test_on_a_gpu_nothing_is_trained_that_is_there_and_finished_runs_are_packed(
     assert sum(command.startswith(("bench", "verify")) for command in newer) == 3
 
 
-def test_on_a_gpu_what_needs_photographs_is_left_out_without_them(root, gpu):
+@pytest.mark.parametrize(
+    ("state", "without_pooch"), [("missing", '[ "$2" = "import pooch" ] && exit 1\n'), ("damaged", "")]
+)
+def test_on_a_gpu_what_needs_photographs_is_left_out_without_them(root, gpu, state, without_pooch):
     python = root / "python"
     python.write_text(
         python.read_text()
-        .replace("100-python   found", "100-python   missing")
-        .replace('[ "$1" = -c ] && exit', '[ "$2" = "import pooch" ] && exit 1\n[ "$1" = -c ] && exit')
+        .replace("100-python   found", f"100-python   {state}")
+        .replace('[ "$1" = -c ] && exit', f'{without_pooch}[ "$1" = -c ] && exit')
     )
     ended = gpu(5)
-    assert "gpu: CIFAR-100 is not here (HYPERMASK_DATA) and cannot be downloaded" in ended.stdout
+    assert "gpu: CIFAR-100 is not here (HYPERMASK_DATA), or damaged, and cannot be downloaded" in ended.stdout
     commands = (root / "commands").read_text()
     assert "cifar" not in commands and "sweep table02" not in commands
     assert "sweep table09 table08" in commands

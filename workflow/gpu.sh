@@ -130,10 +130,11 @@ by_seed() {
   done 3<<<"$listed"
 }
 
-# Whether a data set of photographs is here, as a folder or an archive, or pooch could download it.
+# Whether a data set of photographs is here and undamaged, as a folder or an archive, or pooch could download it.
 photographs() {
   local report
   report=$("$PYTHON" -m hypermask data)
+  ! grep -q "^$1 *damaged" <<<"$report" || return 1
   ! grep -q "^$1 *missing" <<<"$report" || "$PYTHON" -c "import pooch" 2>/dev/null
 }
 
@@ -146,7 +147,7 @@ if photographs cifar-100-python; then
   by_seed split_cifar100/hypermask-f split_cifar100/hypermask-t
   within_time sweep table02 --device cuda
 else
-  echo "gpu: CIFAR-100 is not here (HYPERMASK_DATA) and cannot be downloaded; what needs it is left out for now"
+  echo "gpu: CIFAR-100 is not here (HYPERMASK_DATA), or damaged, and cannot be downloaded; what needs it is left out for now"
 fi
 within_time sweep table09 table08 --device cuda
 within_time sweep fig02 --device cuda
