@@ -276,19 +276,7 @@ def find(experiment: str, config_hash: str, root: Path, seeds: Iterable[int] | N
     found = []
     for path in location(root, experiment, config_hash, 0).parent.glob("seed*.json"):
         record = _read_or_warn(path)
-        if record is None:
-            continue
-        if (record.experiment, record.config_hash, path.stem) != (
-            experiment,
-            config_hash,
-            f"seed{record.seed}",
-        ):
-            warnings.warn(
-                f"{paths.shown(path)} is left out: it holds {record.experiment} seed {record.seed} of another "
-                "configuration.",
-                stacklevel=2,
-            )
-        elif wanted is None or record.seed in wanted:
+        if record is not None and _in_place(record, path, root) and (wanted is None or record.seed in wanted):
             found.append(record)
     return sorted(found, key=lambda record: record.seed)
 
@@ -320,14 +308,16 @@ def everything(roots: Iterable[Path]) -> Iterator[tuple[Path, Record]]:
     for root in roots:
         for path in sorted(root.glob("*/*/*/seed*.json")):
             record = _read_or_warn(path)
-            if record is None:
-                continue
-            place = location(root, record.experiment, record.config_hash, record.seed)
-            if path == place:
+            if record is not None and _in_place(record, path, root):
                 yield root, record
-            else:
-                words = f"{paths.shown(path)} is left out: its place is {paths.shown(place)}."
-                warnings.warn(words, stacklevel=2)
+
+
+def _in_place(record: Record, path: Path, root: Path) -> bool:
+    """Whether a record lies where its content says; one that does not is warned about."""
+    place = location(root, record.experiment, record.config_hash, record.seed)
+    if path != place:
+        warnings.warn(f"{paths.shown(path)} is left out: its place is {paths.shown(place)}.", stacklevel=3)
+    return path == place
 
 
 def _refuse_existing(path: Path, overwrite: bool) -> None:
