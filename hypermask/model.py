@@ -52,9 +52,10 @@ class HyperMask(Method):
     unless batch_stats is `task`: then a learned task's network predicts with those of all its training images. Their
     scale and shift are shared by all tasks.
 
-    target: any `nn.Module` with floating-point parameters; tied parameters get one mask, buffers stay as they are, and
-    so do parameters that require no gradient. Its own weights train, so give each model a network of its own. On a GPU
-    the steps with a network of your own become a CUDA graph if you set `capturable` (see `Method`) on the model.
+    target: any `nn.Module` with floating-point parameters; tied parameters, and a layer in several places, get one
+    mask; buffers stay as they are, and so do parameters that require no gradient. Its own weights train, so give each
+    model a network of its own. On a GPU the steps with a network of your own become a CUDA graph if you set
+    `capturable` (see `Method`) on the model.
     tasks: number of tasks T, one embedding each.  output_bias: the name of the parameter that stays unmasked; None for
     none; `last`, the bias of the linear layer or convolution that comes last.  The other arguments are those of
     `HyperMaskConfig`; p is in percent.  seed: initialises the hypernetwork and the embeddings.
