@@ -4,9 +4,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex, to_rgb
-from payloads import write_record
+from payloads import logits, payload
 
-from hypermask import maps, tsne
+from hypermask import maps, records, tsne
 from hypermask.plots import styling
 from hypermask.results import gather
 from hypermask.tsne import Embedding, Sample, Settings
@@ -173,6 +173,6 @@ def test_the_shown_models_accuracy_stands_beside_the_papers(tmp_path, monkeypatc
     row = maps.accuracy_comparison(gather("fig14")[NAME], "figure 14")
     assert (row.printed.mean, row.ours, row.status) == (99.76, None, "not run")
     for seed in (1, 2):
-        write_record(tmp_path / "records", NAME, seed, logits={"per_task": 4, "file": f"seed{seed}.npz", "sha256": "0"})
+        records.write(payload(NAME, seed), logits(), tmp_path / "records")
     row = maps.accuracy_comparison(gather("fig14")[NAME], "figure 14")
     assert (row.ours.n, row.status) == (1, "no spread")
