@@ -199,11 +199,11 @@ def _archive_status(archive: Archive, root: Path, describe: Callable[[Path], str
         except HyperMaskError as error:
             return DataStatus(archive.folder, "damaged", str(folder), str(error), archive.command(root))
     if packed.exists():
-        size = packed.stat().st_size
+        detail, size = "unpacked when it is first needed", packed.stat().st_size
+        # It may be packed anew, which is accepted, or broken off, which unpacking tells.
         if size != archive.size:
-            detail = f"it has {size} bytes and the published archive {archive.size}"
-            return DataStatus(archive.folder, "damaged", str(packed), detail, archive.command(root))
-        return DataStatus(archive.folder, "found", str(packed), "unpacked when it is first needed")
+            detail += f"; it has {size} bytes and the published archive {archive.size}"
+        return DataStatus(archive.folder, "found", str(packed), detail)
     return DataStatus(archive.folder, "missing", str(folder), "no such folder", archive.command(root))
 
 
