@@ -101,6 +101,17 @@ def shows_own_runs(profile: str, own_runs: bool, changes: str = "") -> bool:
     return own_runs or bool(str(changes).split()) or profile == "paper"
 
 
+def check_seeds(seeds: Sequence[int]) -> None:
+    """HyperMaskError for a parameter `seeds` of a notebook that is no list of different whole numbers from 0."""
+    if (
+        isinstance(seeds, str)
+        or not isinstance(seeds, Sequence)
+        or not all(isinstance(seed, int) and seed >= 0 for seed in seeds)
+        or len(set(seeds)) < len(seeds)
+    ):
+        raise HyperMaskError(f"seeds is {seeds!r}; expected a list of different whole numbers such as [1, 2].")
+
+
 def gather(
     item: str,
     profile: str = "recorded",
@@ -122,13 +133,7 @@ def gather(
     wanted = items.get(item)
     if not isinstance(changes, str):
         raise HyperMaskError(f'changes is {changes!r}; expected text such as "p=70 beta=0.01".')
-    if (
-        isinstance(seeds, str)
-        or not isinstance(seeds, Sequence)
-        or not all(isinstance(seed, int) and seed >= 0 for seed in seeds)
-        or len(set(seeds)) < len(seeds)
-    ):
-        raise HyperMaskError(f"seeds is {seeds!r}; expected a list of different whole numbers such as [1, 2].")
+    check_seeds(seeds)
     changes = " ".join(changes.split())
     if any(change.startswith("tasks=") for change in changes.split()):
         raise HyperMaskError("a figure or table shows runs of equally many tasks; use `hypermask run --set tasks=...`.")

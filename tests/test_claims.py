@@ -6,7 +6,7 @@ import pytest
 from payloads import record
 
 from hypermask import claims, items, paper, tsne
-from hypermask.claims.verdict import CANNOT_SAY, NOT_SUPPORTED, SUPPORTED, by_interval, by_rank, judged, paired
+from hypermask.claims.verdict import CANNOT_SAY, NOT_SUPPORTED, SUPPORTED, by_interval, by_rank, judged
 from hypermask.results import Runs
 
 SPLIT_T, HNET = "split_mnist/hypermask-t", "split_mnist/hnet"
@@ -93,13 +93,6 @@ def test_a_mean_is_judged_by_its_interval_alone():
     assert str(of(-1.0)) == "A: cannot say, one run has no interval (-1.000 points, seed 1)."
     assert str(of()) == "A: cannot say, no seed has what is compared."
     assert str(by_interval("A", [group()], lambda _: {})) == f"A: cannot say, {SPLIT_T} not run."
-
-
-def test_methods_are_compared_over_the_seeds_that_both_have():
-    first, second = ([record(seed=seed, **level(value)) for seed, value in runs] for runs in (
-        [(1, 99.0), (2, 98.0), (4, 10.0)], [(2, 97.0), (1, 98.5), (3, 0.0)]
-    ))  # fmt: skip
-    assert paired(lambda run: run.accuracy[-1, 0])(first, second) == {1: 0.5, 2: 1.0}
 
 
 @pytest.mark.parametrize(
@@ -472,3 +465,12 @@ def test_thresholds_of_ours_are_said_to_be_and_the_papers_are_not():
     for figure in ("fig12", "fig13", "fig14"):
         assert all(verdict.ours for verdict in claims.verdicts(figure, runs_of(figure, lambda *_: None)))
     assert claims.OURS_NOTE not in claims.sentences("fig07", runs_of("fig07", lambda *_: None))
+
+
+def test_what_several_items_state_of_the_same_runs_is_said_once():
+    of_three = ("table05", "table06", "table07")
+    runs = runs_of("table05", lambda *_: None)
+    lines = claims.sentences(of_three, runs).splitlines()
+    grows = [f"D(i, j) of layer {layer} grows" for layer in (1, 2, 3)]
+    starts = [*grows, "Under permuted_mnist_10/hypermask-t", claims.OURS_NOTE]
+    assert len(lines) == len(starts) and all(map(str.startswith, lines, starts))

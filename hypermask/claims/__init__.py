@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hypermask.claims import figures, tables
@@ -51,9 +51,11 @@ def verdicts(item: str, runs: Mapping[str, Runs]) -> list[Verdict]:
     return _STATED[item](runs) if item in _STATED else []
 
 
-def sentences(item: str, runs: Mapping[str, Runs]) -> str:
-    """The verdicts as lines of text."""
-    found = verdicts(item, runs)
+def sentences(items: str | Sequence[str], runs: Mapping[str, Runs]) -> str:
+    """The verdicts as lines of text: of an item, or of several that show the same runs, what they share said last."""
+    of = [items] if isinstance(items, str) else items
+    found = [verdict for item in of for verdict in verdicts(item, runs)]
+    found = [verdict for place, verdict in enumerate(found) if verdict not in found[place + 1 :]]
     note = [OURS_NOTE] if any(verdict.ours for verdict in found) else []
     return "\n".join([*map(str, found), *note])
 

@@ -9,6 +9,7 @@ import pytest
 from nbval_run import NOTEBOOKS, code_cells
 
 from hypermask import items, regenerate
+from hypermask.errors import HyperMaskError
 
 LONGEST_DEFINITION = 8
 # A method, which the reader replaces.
@@ -48,6 +49,22 @@ def test_parameters_are_annotated_commented_and_json_plain(path):
     assert set(found) == names, "papermill leaves out, with a line in its log, what it cannot parse"
     assert found["profile"]["default"] == '"recorded"'
     assert all(parameter["help"] for parameter in found.values())
+
+
+@pytest.mark.parametrize(
+    ("stem", "value", "said"),
+    [
+        ("quickstart", {"tasks": 1}, "tasks is 1; expected 2 to 5, since the masks of two tasks are compared below."),
+        ("your_method", {"seeds": ["a"]}, "seeds is ['a']; expected a list of different whole numbers such as [1, 2]."),
+    ],
+)
+def test_a_wrong_parameter_is_refused_before_anything_is_trained(stem, value, said):
+    (path,) = [path for path in NOTEBOOKS if path.stem == stem]
+    parameters, setup = code_cells(path)[:2]
+    names = {}
+    exec(parameters.source, names)
+    with pytest.raises(HyperMaskError, match=re.escape(said)):
+        exec(setup.source, names | value)
 
 
 @every_notebook
