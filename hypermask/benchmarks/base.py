@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -109,18 +110,20 @@ class Benchmark(ABC):
 
 
 def check_tasks(name: str, tasks: int, most: int | None = None) -> None:
-    """Refuse a number of tasks below 1 or above `most`."""
-    if tasks < 1 or (most is not None and tasks > most):
+    """Refuse what is no whole number of tasks, or one below 1 or above `most`."""
+    if not isinstance(tasks, Integral) or tasks < 1 or (most is not None and tasks > most):
         expected = "at least 1" if most is None else f"1 to {most}"
-        raise HyperMaskError(f"{name} was asked for {tasks} tasks; it has {expected}, so choose a number among them.")
+        raise HyperMaskError(
+            f"{name} was asked for {tasks!r} tasks; it has {expected}, so choose a whole number among them."
+        )
 
 
 def check_validation(name: str, validation: int, available: int, unit: str = "task") -> None:
-    """Refuse an empty validation set and one that uses up the smallest unit's `available`."""
-    if not 1 <= validation < available:
+    """Refuse what is no whole number, an empty validation set, and one that uses up the smallest unit's `available`."""
+    if not isinstance(validation, Integral) or not 1 <= validation < available:
         raise HyperMaskError(
-            f"{name} was asked for {validation} validation images a {unit}; its {PLURAL[unit]} allow 1 to "
-            f"{available - 1}, so choose a number among them."
+            f"{name} was asked for {validation!r} validation images a {unit}; its {PLURAL[unit]} allow 1 to "
+            f"{available - 1}, so choose a whole number among them."
         )
 
 

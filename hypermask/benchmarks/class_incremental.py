@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -108,10 +109,10 @@ def in_groups(classes: Sequence[int], size: int, tasks: int) -> list[Sequence[in
 
 def per_class(name: str, validation: int, classes: int) -> int:
     """A task's number of validation images as images per class."""
-    if validation % classes:
+    if not isinstance(validation, Integral) or validation % classes:
         raise HyperMaskError(
-            f"{name} was asked for {validation} validation images a task; its {classes} classes share them equally, so "
-            f"choose a multiple of {classes}."
+            f"{name} was asked for {validation!r} validation images a task; its {classes} classes share them equally, "
+            f"so choose a multiple of {classes}."
         )
     return validation // classes
 

@@ -7,6 +7,7 @@ and the rest for training.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -34,9 +35,9 @@ class SplitDigits(Benchmark):
 
     def __init__(self, tasks: int, validation: int, device: torch.device | str) -> None:
         check_tasks(self.name, tasks, TASKS)
-        if validation % 2:
+        if not isinstance(validation, Integral) or validation % 2:
             raise HyperMaskError(
-                f"{self.name} was asked for {validation} validation images a task; two classes share them "
+                f"{self.name} was asked for {validation!r} validation images a task; two classes share them "
                 "equally, so choose an even number."
             )
         digits, checksums = load_digits()

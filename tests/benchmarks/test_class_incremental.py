@@ -116,8 +116,8 @@ def test_a_remark_on_the_files_is_a_warning():
         ({"classes": []}, "test_set was given [] as classes; give a list of classes for each task."),
         (
             {"validation": 10},
-            "test_set was asked for 10 validation images a class; its classes allow 1 to 9, so choose a number among "
-            "them.",
+            "test_set was asked for 10 validation images a class; its classes allow 1 to 9, so choose a whole number "
+            "among them.",
         ),
         (
             {"statistics": "mnist"},

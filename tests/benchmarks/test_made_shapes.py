@@ -44,10 +44,15 @@ def test_shapes_have_the_colour_and_form_of_their_class():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tasks": 13}, "made_shapes was asked for 13 tasks; it has 1 to 12, so choose a number among them."),
+        ({"tasks": 13}, "made_shapes was asked for 13 tasks; it has 1 to 12, so choose a whole number among them."),
         (
             {"validation": 21},
             "made_shapes was asked for 21 validation images a task; its 2 classes share them equally, so choose a "
+            "multiple of 2.",
+        ),
+        (
+            {"validation": "20"},
+            "made_shapes was asked for '20' validation images a task; its 2 classes share them equally, so choose a "
             "multiple of 2.",
         ),
     ],

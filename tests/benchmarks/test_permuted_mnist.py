@@ -109,12 +109,12 @@ def test_checksums_name_the_files():
     [
         (
             {"tasks": 0},
-            "permuted_mnist was asked for 0 tasks; it has at least 1, so choose a number among them.",
+            "permuted_mnist was asked for 0 tasks; it has at least 1, so choose a whole number among them.",
         ),
         (
             {"validation": 60000},
             "permuted_mnist was asked for 60000 validation images a task; its tasks allow 1 to 59999, "
-            "so choose a number among them.",
+            "so choose a whole number among them.",
         ),
     ],
 )

@@ -43,16 +43,21 @@ def test_prepare_scales_0_to_16_and_flattens():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tasks": 6}, "split_digits was asked for 6 tasks; it has 1 to 5, so choose a number among them."),
+        ({"tasks": 6}, "split_digits was asked for 6 tasks; it has 1 to 5, so choose a whole number among them."),
         (
             {"validation": 31},
             "split_digits was asked for 31 validation images a task; two classes share them equally, "
             "so choose an even number.",
         ),
         (
+            {"validation": "30"},
+            "split_digits was asked for '30' validation images a task; two classes share them equally, "
+            "so choose an even number.",
+        ),
+        (
             {"validation": 400},
             "split_digits was asked for 400 validation images a task; its tasks allow 1 to 277, "
-            "so choose a number among them.",
+            "so choose a whole number among them.",
         ),
     ],
 )

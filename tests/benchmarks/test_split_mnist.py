@@ -94,17 +94,30 @@ def test_fewer_tasks_are_the_first_pairs():
     [
         (
             {"tasks": 6},
-            "split_mnist was asked for 6 tasks; it has 1 to 5, so choose a number among them.",
+            "split_mnist was asked for 6 tasks; it has 1 to 5, so choose a whole number among them.",
+        ),
+        (
+            {"tasks": "2"},
+            "split_mnist was asked for '2' tasks; it has 1 to 5, so choose a whole number among them.",
+        ),
+        (
+            {"tasks": 2.0},
+            "split_mnist was asked for 2.0 tasks; it has 1 to 5, so choose a whole number among them.",
+        ),
+        (
+            {"validation": 1000.0},
+            "split_mnist was asked for 1000.0 validation images a task; its tasks allow 1 to 11262, "
+            "so choose a whole number among them.",
         ),
         (
             {"validation": 11263},
             "split_mnist was asked for 11263 validation images a task; its tasks allow 1 to 11262, "
-            "so choose a number among them.",
+            "so choose a whole number among them.",
         ),
         (
             {"validation": 0},
             "split_mnist was asked for 0 validation images a task; its tasks allow 1 to 11262, "
-            "so choose a number among them.",
+            "so choose a whole number among them.",
         ),
     ],
 )

@@ -55,6 +55,7 @@ def test_parameters_are_annotated_commented_and_json_plain(path):
     ("stem", "value", "said"),
     [
         ("quickstart", {"tasks": 1}, "tasks is 1; expected 2 to 5, since the masks of two tasks are compared below."),
+        ("quickstart", {"tasks": "2"}, "split_mnist was asked for '2' tasks; it has 1 to 5, so choose a whole number"),
         ("your_method", {"seeds": ["a"]}, "seeds is ['a']; expected a list of different whole numbers such as [1, 2]."),
     ],
 )
