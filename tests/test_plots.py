@@ -233,6 +233,14 @@ def test_settings_without_any_run_show_the_printed_value_alone():
     assert figure.axes[0].get_ylim() == pytest.approx((97.64, 101.64))
 
 
+def test_a_panel_without_run_and_printed_value_has_no_scale(groups):
+    groups["lambda"] = [Panel("1", 5, None), Panel("10", 5, None)]
+    first, second, empty = plots.settings(groups, "title", intervals=True).axes[:3]
+    assert len(first.get_yticks()) > 1 and len(second.get_yticks()) > 1
+    assert list(empty.get_yticks()) == []
+    assert "not run" in [text.get_text() for text in empty.texts]
+
+
 def test_data_and_words_of_settings(groups):
     data = plots.settings_data(groups)
     assert list(data) == ["panel", "setting", "task", "after_all_mean", "after_all_t95", "runs"]

@@ -7,7 +7,6 @@ and the rest for training.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,8 @@ from torch import Tensor
 from hypermask.benchmarks.arrays import Arrays
 from hypermask.benchmarks.augment import scale
 from hypermask.benchmarks.base import Benchmark, Task, check_tasks, check_validation, rank_within_class, select
+from hypermask.benchmarks.class_incremental import per_class
 from hypermask.benchmarks.data import load_digits
-from hypermask.errors import HyperMaskError
 
 TASKS = 5
 TEST_EVERY = 5
@@ -35,11 +34,7 @@ class SplitDigits(Benchmark):
 
     def __init__(self, tasks: int, validation: int, device: torch.device | str) -> None:
         check_tasks(self.name, tasks, TASKS)
-        if not isinstance(validation, Integral) or validation % 2:
-            raise HyperMaskError(
-                f"{self.name} was asked for {validation!r} validation images a task; two classes share them "
-                "equally, so choose an even number."
-            )
+        of_each_class = per_class(self.name, validation, self.classes_per_task)
         digits, checksums = load_digits()
         self.tasks = tasks
         self.device = torch.device(device)
@@ -49,7 +44,7 @@ class SplitDigits(Benchmark):
         testing = rank % TEST_EVERY == 0
         check_validation(self.name, validation, 2 * np.bincount(digits.labels[~testing]).min())
         others_before = rank - rank // TEST_EVERY - 1
-        validating = ~testing & (others_before < validation // 2)
+        validating = ~testing & (others_before < of_each_class)
         parts = {"train": ~testing & ~validating, "validation": validating, "test": testing}
         arrays = {name: Arrays(digits.images[part], digits.labels[part]) for name, part in parts.items()}
         pairs = [(2 * task, 2 * task + 1) for task in range(tasks)]

@@ -115,7 +115,11 @@ def settings(groups: Mapping[str, Sequence[Panel]], title: str, intervals: bool 
             unused.set_visible(False)
         for ax, (group, panels) in zip(axes, groups.items(), strict=False):
             _setting_curves(ax, group, panels, intervals)
-        _settings_scales(axes if intervals else axes[:1], [panel for panels in groups.values() for panel in panels])
+        if intervals:
+            for ax, panels in zip(axes, groups.values(), strict=False):
+                _settings_scale(ax, panels)
+        else:
+            _settings_scale(axes[0], [panel for panels in groups.values() for panel in panels])
         for ax in placed[:, 0]:
             ax.set_ylabel("accuracy after all tasks, %")
         handles, labels = _legend_entries(axes)
@@ -237,13 +241,15 @@ def _setting_curves(ax: Axes, group: str, panels: Sequence[Panel], intervals: bo
     ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.26), handlelength=2.6)
 
 
-def _settings_scales(axes: Sequence[Axes], panels: Sequence[Panel]) -> None:
+def _settings_scale(ax: Axes, panels: Sequence[Panel]) -> None:
     if all(panel.matrices is None and panel.own is None for panel in panels):
         printed = [panel.printed[0] for panel in panels if panel.printed is not None]
-        for ax in axes:
-            ax.set_ylim(min(printed) - 2, max(printed) + 2)
-    for ax in axes:
-        _accuracy_ticks(ax)
+        if not printed:
+            # Nothing is drawn, so the axis would count something that is no accuracy.
+            ax.set_yticks([])
+            return
+        ax.set_ylim(min(printed) - 2, max(printed) + 2)
+    _accuracy_ticks(ax)
 
 
 def _printed_line(ax: Axes, panel: Panel, label: str) -> None:

@@ -46,13 +46,13 @@ def test_prepare_scales_0_to_16_and_flattens():
         ({"tasks": 6}, "split_digits was asked for 6 tasks; it has 1 to 5, so choose a whole number among them."),
         (
             {"validation": 31},
-            "split_digits was asked for 31 validation images a task; two classes share them equally, "
-            "so choose an even number.",
+            "split_digits was asked for 31 validation images a task; its 2 classes share them equally, "
+            "so choose a multiple of 2.",
         ),
         (
             {"validation": "30"},
-            "split_digits was asked for '30' validation images a task; two classes share them equally, "
-            "so choose an even number.",
+            "split_digits was asked for '30' validation images a task; its 2 classes share them equally, "
+            "so choose a multiple of 2.",
         ),
         (
             {"validation": 400},
