@@ -59,7 +59,9 @@ def training(process: subprocess.Popen) -> list[psutil.Process]:
     """The `hypermask run` of a Snakemake run."""
     try:
         children = psutil.Process(process.pid).children(recursive=True)
-        return [child for child in children if child.cmdline()[1:4] == ["-m", "hypermask", "run"]]
+        runs = [child for child in children if child.cmdline()[1:4] == ["-m", "hypermask", "run"]]
+        # A program that a run starts, such as git, bears the run's own command line for a moment.
+        return [run for run in runs if run.ppid() not in {other.pid for other in runs}]
     except psutil.NoSuchProcess:
         return []
 
