@@ -241,6 +241,12 @@ def test_a_panel_without_run_and_printed_value_has_no_scale(groups):
     assert "not run" in [text.get_text() for text in empty.texts]
 
 
+@pytest.mark.parametrize("draw", [plots.mean_accuracy, plots.single_models])
+def test_a_figure_without_run_and_printed_value_has_no_scale(draw):
+    figure = draw([Panel("mine", 5, None)], "title")
+    assert list(figure.axes[0].get_yticks()) == []
+
+
 def test_data_and_words_of_settings(groups):
     data = plots.settings_data(groups)
     assert list(data) == ["panel", "setting", "task", "after_all_mean", "after_all_t95", "runs"]

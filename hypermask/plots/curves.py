@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -83,10 +84,7 @@ def single_models(panels: Sequence[Panel], title: str, columns: int = 1) -> Figu
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         for ax, panel in zip(axes.flat, panels, strict=True):
             _single_model(ax, panel)
-        if not any(panel.matrices is not None or panel.own is not None for panel in panels):
-            means = [panel.printed[0] for panel in panels if panel.printed is not None]
-            axes[0, 0].set_ylim(min(means) - 5, max(means) + 5)
-        _accuracy_ticks(axes[0, 0])
+        _accuracy_scale(axes[0, 0], panels, around=5)
         for ax in axes[:, 0]:
             ax.set_ylabel("accuracy, %")
         for ax in axes[-1]:
@@ -115,11 +113,9 @@ def settings(groups: Mapping[str, Sequence[Panel]], title: str, intervals: bool 
             unused.set_visible(False)
         for ax, (group, panels) in zip(axes, groups.items(), strict=False):
             _setting_curves(ax, group, panels, intervals)
-        if intervals:
-            for ax, panels in zip(axes, groups.values(), strict=False):
-                _settings_scale(ax, panels)
-        else:
-            _settings_scale(axes[0], [panel for panels in groups.values() for panel in panels])
+        scales = groups.values() if intervals else [list(chain(*groups.values()))]
+        for ax, panels in zip(axes, scales, strict=False):
+            _accuracy_scale(ax, panels, around=2)
         for ax in placed[:, 0]:
             ax.set_ylabel("accuracy after all tasks, %")
         handles, labels = _legend_entries(axes)
@@ -165,15 +161,13 @@ def _mean_accuracy(ax: Axes, panel: Panel) -> None:
     if panel.own is not None:
         own = panel.own[:, -1, :].mean(axis=0)
         ax.plot(tasks, own, "D", **hollow(BLACK), markersize=5, label=YOURS)
-    if panel.matrices is None and panel.own is None:
-        mean = 50.0 if panel.printed is None else panel.printed[0]
-        ax.set_ylim(mean - 2, mean + 2)
+    if panel.empty:
         ax.text(0.5, 0.07, "not run", transform=ax.transAxes, ha="center", va="center", color=BLACK)
     note = {1: "\n(one run: no interval)", 2: "\n(dots: the two runs)"}.get(panel.runs, "")
     ax.set(title=f"{panel.title}\n{panel.values()}{note}", xlabel="task", ylabel="test accuracy, %")
     ax.set_xlim(0.5, panel.tasks + 0.5)
     ax.set_xticks(tasks if panel.tasks <= 10 else [1, *range(20, panel.tasks + 1, 20)])
-    _accuracy_ticks(ax)
+    _accuracy_scale(ax, [panel], around=2)
     grid(ax)
 
 
@@ -229,27 +223,16 @@ def _setting_curves(ax: Axes, group: str, panels: Sequence[Panel], intervals: bo
             own = panel.own[:, -1, :].mean(axis=0)
             label = f"yours with {panel.changed}" if panel.changed else f"{panel.title}, yours"
             entries += ax.plot(tasks, own, marker, **hollow(color), markersize=5.5, label=label)
-        if panel.matrices is None and panel.own is None:
+        if panel.empty:
             entries += ax.plot([], [], linestyle="none", label=f"{panel.title}: not run")
         _printed_line(ax, panel, MAIN_PAPER)
-    if all(panel.matrices is None and panel.own is None for panel in panels):
+    if all(panel.empty for panel in panels):
         ax.text(0.5, 0.07, "not run", transform=ax.transAxes, ha="center", va="center", color=BLACK)
     ax.set(title=group, xlabel="task")
     ax.set_xlim(0.5, count + 0.5)
     ax.set_xticks(range(1, count + 1) if count <= 10 else [1, *range(10, count + 1, 10)])
     grid(ax)
     ax.legend(handles=entries, loc="upper center", bbox_to_anchor=(0.5, -0.26), handlelength=2.6)
-
-
-def _settings_scale(ax: Axes, panels: Sequence[Panel]) -> None:
-    if all(panel.matrices is None and panel.own is None for panel in panels):
-        printed = [panel.printed[0] for panel in panels if panel.printed is not None]
-        if not printed:
-            # Nothing is drawn, so the axis would count something that is no accuracy.
-            ax.set_yticks([])
-            return
-        ax.set_ylim(min(printed) - 2, max(printed) + 2)
-    _accuracy_ticks(ax)
 
 
 def _printed_line(ax: Axes, panel: Panel, label: str) -> None:
@@ -261,7 +244,15 @@ def _printed_line(ax: Axes, panel: Panel, label: str) -> None:
     ax.axhline(mean, color=GREY, linestyle=":", linewidth=1.3, zorder=0.6, label=label)
 
 
-def _accuracy_ticks(ax: Axes) -> None:
+def _accuracy_scale(ax: Axes, panels: Sequence[Panel], around: float) -> None:
+    """The scale of panels that share one: without any run, so many points around the printed means."""
+    if all(panel.empty for panel in panels):
+        printed = [panel.printed[0] for panel in panels if panel.printed is not None]
+        if not printed:
+            # Nothing is drawn, so the axis would count something that is no accuracy.
+            ax.set_yticks([])
+            return
+        ax.set_ylim(min(printed) - around, max(printed) + around)
     # An interval may reach above 100 %, a tick there would promise an accuracy that cannot be.
     low, high = ax.get_ylim()
     ax.locator_params(axis="y", nbins=6)

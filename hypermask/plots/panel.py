@@ -41,6 +41,11 @@ class Panel:
         """How many finished runs the panel shows."""
         return 0 if self.matrices is None else len(self.matrices)
 
+    @property
+    def empty(self) -> bool:
+        """Whether no run of anybody is there."""
+        return self.matrices is None and self.own is None
+
     def values(self) -> str:
         """Our mean accuracy after all tasks, and what the paper prints or quotes; on a line each with own runs."""
         parts = []
